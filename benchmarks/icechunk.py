@@ -197,7 +197,7 @@ def make_history(folder: Path, snapshots: int) -> None:
     """
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
     from dredge.icechunk.format.flatbuffer import Buffer
-    from dredge.icechunk.format.refs import ref_key
+    from dredge.icechunk.format.repo_info import ref_key
     from dredge.icechunk.ids import decode_id, encode_id
 
     repository = create(folder)

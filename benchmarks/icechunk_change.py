@@ -92,7 +92,7 @@ class Chain:
         import numpy as np
 
         from dredge.icechunk.format.envelope import close_file
-        from dredge.icechunk.format.refs import ref_key
+        from dredge.icechunk.format.repo_info import ref_key
         from dredge.icechunk.ids import decode_id, encode_id
         from tests.support.icechunk_manifests import manifest_file
 

@@ -284,6 +284,11 @@ def check_finite(values: Any, where: str = "") -> None:
             raise ConfigError(f"{where}{item.name} is {value:g}; it must be a finite number")
 
 
+def split_words(text: str | None) -> list[str]:
+    """The words of a setting, separated by commas or spaces."""
+    return (text or "").replace(",", " ").split()
+
+
 def truth(name: str, value: Any) -> bool:
     """Read a boolean, also as text; raises ConfigError for all other values."""
     text = str(value).strip().lower()

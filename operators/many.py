@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +17,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.reporting import REPORT, ReportLink
 from dredge.errors import RefusedError
 from dredge.runs.clock import utc_now
-from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
+from dredge.runs.report import Outcome, left_out, outcome_of, save_summary, summarize, summary_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -99,12 +98,6 @@ class SaveSummaryOperator(BaseOperator):
         self.collect_dag_id = collect_dag_id or self.collects
         self.aws_conn_id = aws_conn_id
 
-    @abstractmethod
-    def read_outcome(
-        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
-    ) -> Outcome:
-        """Return the outcome of a repository's run."""
-
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the page and return the counts."""
@@ -132,7 +125,7 @@ class SaveSummaryOperator(BaseOperator):
         failures = (pulled(task_id, key=FAILURE) for task_id in self.tells)
         why = next(filter(None, failures), "")
         repository = run["conf"][self.what]
-        return self.read_outcome(repository, plan.get("run_uri", ""), why, options)
+        return outcome_of(repository, plan.get("run_uri", ""), why, options)
 
     def _save(self, context: Context, summary: Mapping[str, Any], options: StorageOptions) -> str:
         """Write the page to the folder of the first task; return "" without repositories."""

@@ -1,12 +1,12 @@
-"""The settings of limits and approvals, as fields of each collector's configuration, so that all collectors share one
-text.
-"""
+"""The settings of both collectors, as fields of each one's configuration, so that they share one text."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dredge.settings import setting
+from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
+from dredge.settings import DAYS_MAX, setting
+from dredge.undo import ways
 from dredge.undo.ways import FIRST_OBJECTS_MAX
 
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
@@ -15,6 +15,65 @@ MARK_AGE_HOURS = 12.0
 # Of the listed objects: a larger share is seldom garbage, so a person checks it first.
 DELETE_PERCENT_MAX = 20.0
 _WAITS = "than this need a person's approval; with `approval` = `never` they stop the run."
+
+
+def mode_setting(clean: str, optimized: str) -> Any:
+    """The field for the mode; what a clean and what an optimized run reads."""
+    return setting(
+        "Mode",
+        f"`clean` {clean}. `optimized` reads {optimized} since the last complete run that was no dry run. `auto` is"
+        " optimized, with a clean run at intervals. Without an earlier complete run, every run is clean.",
+        default=AUTO,
+        choices=(AUTO, OPTIMIZED, CLEAN),
+    )
+
+
+def clean_every_setting(unseen: str) -> Any:
+    """The field for the interval of clean runs; `unseen` is garbage that only these find."""
+    return setting(
+        "Days between clean runs",
+        "An `auto` run is clean when the last clean run is this long ago. A clean run finds garbage that optimized runs"
+        f" cannot see{unseen}.",
+        default=30.0,
+        minimum=0,
+        maximum=DAYS_MAX,
+    )
+
+
+def keep_runs_setting(text: str) -> Any:
+    """The field for the age of run folders."""
+    return setting(
+        "Days that run folders are kept",
+        f"Older run folders are removed at the end of a complete run, {text}",
+        default=90.0,
+        minimum=KEEP_DAYS_MIN,
+        maximum=DAYS_MAX,
+        because="other runs may still read these folders",
+    )
+
+
+def inventory_setting(listed: str) -> Any:
+    """The field for an inventory; `listed` are the objects that clean runs list otherwise."""
+    return setting(
+        "Inventory instead of a listing",
+        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is used), or of"
+        " parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it instead of listing"
+        f" {listed}; younger objects wait for the next inventory. Empty: the store is listed.",
+        default=None,
+    )
+
+
+def undo_setting(command: str) -> Any:
+    """The field for the way to restore deletions."""
+    return setting(
+        "Undo",
+        f"How deletions can be restored (`{command} restore`). `versions`: from the versions of the bucket."
+        " `quarantine`: each object is copied below the run's folder, and the copy is checked, before the object is"
+        " deleted; that takes three more requests for each. `auto`: versions where the bucket keeps them, otherwise"
+        " off.",
+        default=AUTO,
+        choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
+    )
 
 
 def objects_limit() -> Any:

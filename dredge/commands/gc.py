@@ -31,11 +31,12 @@ from dredge.commands.printing import log_lines, save_and_show_summary, show_prog
 from dredge.errors import PartialError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many import ManyConfig, choose_repositories, collect_each
+from dredge.gc.many import ManyConfig, choose_repositories
 from dredge.gc.run import RUNS, open_state
 from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.report import collect_each
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_reader
 from dredge.xid import new_descending_xid
@@ -255,5 +256,12 @@ def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | N
     client = LakeFSClient.from_env()
     chosen = choose_repositories(many, client, None, run_root)
     with LocalRunner() as runner:
-        outcomes = list(collect_each(chosen.repositories, make_config, runner, client, at_once))
+        outcomes = list(
+            collect_each(
+                chosen.repositories,
+                lambda name: steps.plan_run(make_config(name), client=client).run_uri,
+                lambda run_uri: steps.to_its_end(steps.Run.open(run_uri, client=client), runner),
+                at_once,
+            )
+        )
     return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)

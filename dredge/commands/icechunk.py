@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def _purge(config: IcechunkPurgeConfig, runner: TaskRunner) -> StepSummary:
 
 def _expirations(uri: str, limit: int) -> tuple[dict[str, Any], list[str]]:
     """The applied expirations of a repository, as JSON and as lines."""
-    from dredge.icechunk.expiration.stored import list_applied
+    from dredge.icechunk.expiration.restore import list_applied
 
     rows, lines = [], []
     for found in list_applied(uri, limit):
@@ -269,7 +270,7 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
 
 
 def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:
-    from dredge.icechunk.expiration.kept_refs import plan_for
+    from dredge.icechunk.expiration.plan import plan_for
     from dredge.icechunk.repository import read_history
 
     expiration, reader = _expiration(asked), open_reader(uri)
@@ -363,11 +364,24 @@ def _collect(
     run_root: str | None,
     as_json: bool,
 ) -> int:
-    from dredge.icechunk.collect_each import collect_each
+    from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
+    from dredge.icechunk.expiration.apply import expire
+    from dredge.runs.clock import utc_now
+    from dredge.runs.report import collect_each
+
+    planned = Expiration.from_config(expiration, utc_now())
+
+    def plan(uri: str) -> str:
+        config = make_config(uri)
+        if config.dry_run:
+            config = replace(config, after=planned)
+        else:
+            expire(uri, planned)
+        return plan_collection(config).run_uri
 
     chosen, missing = choose_repositories(many, ())
     with LocalRunner() as runner:
-        outcomes = list(collect_each(chosen, expiration, make_config, runner, at_once))
+        outcomes = list(collect_each(chosen, plan, lambda uri: to_its_end(Run.open(uri), runner), at_once))
     return save_and_show_summary(
         outcomes, missing, summary_root(many, run_root, chosen), "icechunk-all", as_json
     )

@@ -14,9 +14,14 @@ from dredge.approve.settings import (
     approval_setting,
     approvers_setting,
     bytes_limit,
+    clean_every_setting,
     ids_of,
+    inventory_setting,
+    keep_runs_setting,
+    mode_setting,
     objects_limit,
     share_limit,
+    undo_setting,
 )
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
@@ -123,14 +128,7 @@ class GCConfig:
     """
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
-    mode: str = setting(
-        "Mode",
-        "`clean` reads everything. `optimized` reads the part that changed since the last complete run that"
-        " was no dry run. `auto` is optimized, with a clean run at intervals. Without an earlier complete"
-        " run, every run is clean.",
-        default=AUTO,
-        choices=(AUTO, OPTIMIZED, CLEAN),
-    )
+    mode: str = mode_setting("reads everything", "the part that changed")
     dry_run: bool = setting("Dry run", "Find and report garbage, **delete nothing**.", default=True)
     min_age_hours: float = setting(
         "Minimum age in hours",
@@ -153,15 +151,7 @@ class GCConfig:
     )
     grace_hours: float | None = grace_hours_setting()
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
-    undo: str = setting(
-        "Undo",
-        "How deletions can be restored (`dredge gc restore`). `versions`: from the versions of the bucket."
-        " `quarantine`: each object is copied below the run's folder, and the copy is checked, before the"
-        " object is deleted; that takes three more requests for each. `auto`: versions where the bucket"
-        " keeps them, otherwise off.",
-        default=AUTO,
-        choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
-    )
+    undo: str = undo_setting("dredge gc")
     restore_reused: bool = setting(
         "Restore reused objects",
         "Every run compares deleted objects of earlier runs with live ones. Objects of an expired commit"
@@ -179,22 +169,10 @@ class GCConfig:
         maximum=DAYS_MAX,
         because="users need a day to notice a missing object",
     )
-    clean_every_days: float = setting(
-        "Days between clean runs",
-        "An `auto` run is clean when the last clean run is this long ago. A clean run finds garbage that"
-        " optimized runs cannot see, such as uploads into slices older than the margin.",
-        default=30.0,
-        minimum=0,
-        maximum=DAYS_MAX,
-    )
-    keep_runs_days: float | None = setting(
-        "Days that run folders are kept",
-        "Older run folders are removed at the end of a complete run, unless later runs need them. A dry run"
-        " lists them. Empty: run folders and superseded counts of live objects are kept.",
-        default=90.0,
-        minimum=KEEP_DAYS_MIN,
-        maximum=DAYS_MAX,
-        because="other runs may still read these folders",
+    clean_every_days: float = clean_every_setting(", such as uploads into slices older than the margin")
+    keep_runs_days: float | None = keep_runs_setting(
+        "unless later runs need them. A dry run lists them. Empty: run folders and superseded counts of live objects"
+        " are kept."
     )
     keep_unnamed_days: float = setting(
         "Days that unreferenced metaranges are kept",
@@ -271,14 +249,7 @@ class GCConfig:
         default=AUTO,
         choices=(AUTO, BOTH),
     )
-    inventory: str | None = setting(
-        "Inventory instead of a listing",
-        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
-        " used), or of parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it"
-        " instead of listing `data/`; younger objects wait for the next inventory. Empty: the store is"
-        " listed.",
-        default=None,
-    )
+    inventory: str | None = inventory_setting("`data/`")
     run_root: str | None = setting(
         "Run root",
         "URI of the folder for run folders. Empty: a place inside the repository's namespace.",

@@ -16,23 +16,16 @@ Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retent
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from dredge.errors import ConfigError, DredgeError, FormatError
-from dredge.gc import steps
-from dredge.gc.config import GCConfig
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
-from dredge.runs.clock import Clock, utc_now
-from dredge.runs.failures import foreseen
 from dredge.runs.lease import LEASE, read_lease_end
-from dredge.runs.report import Outcome, lost, reported
-from dredge.runs.tasks import TaskRunner
-from dredge.settings import Settings, check_settings, setting
+from dredge.settings import Settings, check_settings, setting, split_words
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
@@ -40,7 +33,6 @@ from dredge.xid import descending_time
 log = logging.getLogger("dredge")
 
 _AT_ONCE = 8
-_BETWEEN = re.compile(r"[,\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +61,6 @@ class ManyConfig(Settings):
         if self.summary_root is not None and "://" not in self.summary_root:
             raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
 
-    @property
-    def wanted(self) -> list[str]:
-        """Names and globs of the repositories to collect."""
-        return _words(self.repositories)
-
-    @property
-    def unwanted(self) -> list[str]:
-        """Names and globs of the repositories to leave out."""
-        return _words(self.exclude or "")
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in _BETWEEN.split(text) if word]
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -101,9 +79,9 @@ def choose_repositories(
     A repository on an unreachable store is collected too: its run reports the error.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
-    asked = [found for found in known if _matches(found.name, config.wanted)]
-    asked = [found for found in asked if not _matches(found.name, config.unwanted)]
-    reasons = dict(_unknown(config.wanted, known))
+    wanted, unwanted = split_words(config.repositories), split_words(config.exclude)
+    asked = [found for found in known if _matches(found.name, wanted) and not _matches(found.name, unwanted)]
+    reasons = dict(_unknown(wanted, known))
     repositories = []
     for found, why in zip(
         asked, ordered_map(lambda item: _why_not(item, options), asked, _AT_ONCE), strict=True
@@ -113,7 +91,9 @@ def choose_repositories(
             reasons[found.name] = why
         else:
             repositories.append(found.name)
-    return Chosen(repositories, reasons, _summary_root(config, run_root, asked))
+    own_root = f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
+    root = config.summary_root or run_root or own_root
+    return Chosen(repositories, reasons, root.rstrip("/"))
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
@@ -134,12 +114,6 @@ def _why_not(repository: Repository, options: StorageOptions | None) -> str:
     except DredgeError as error:
         log.warning("%s: the check for another collector failed: %s", repository.name, error)
         return ""
-
-
-def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repository]) -> str:
-    if config.summary_root or run_root:
-        return (config.summary_root or run_root or "").rstrip("/")
-    return f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
 
 
 _LOOK_BACK = 20
@@ -184,57 +158,3 @@ def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]
         if len(found) == _LOOK_BACK:
             break
     return found
-
-
-def collect_each(
-    repositories: Sequence[str],
-    config_of: Callable[[str], GCConfig],
-    runner: TaskRunner,
-    client: LakeFS,
-    at_once: int = 1,
-    options: StorageOptions | None = None,
-    clock: Clock = utc_now,
-) -> Iterator[Outcome]:
-    """Collect repositories, each with its own lease, plan and report; yield the outcomes in the order of the names. A
-    failed run stops no other run."""
-    return ordered_map(
-        lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once
-    )
-
-
-def _collect(
-    repository: str,
-    config_of: Callable[[str], GCConfig],
-    runner: TaskRunner,
-    client: LakeFS,
-    options: StorageOptions | None,
-    clock: Clock,
-) -> Outcome:
-    run_uri = why = ""
-    try:
-        with foreseen(f"the run of {repository}"):
-            run_uri = steps.plan_run(config_of(repository), None, client, options, clock).run_uri
-            run = steps.Run.open(run_uri, options, client, clock)
-            steps.to_its_end(run, runner)
-    except DredgeError as error:
-        why = str(error)
-        log.error("%s: %s", repository, why)
-    return outcome_of(repository, run_uri, why, options)
-
-
-def outcome_of(
-    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
-) -> Outcome:
-    """The outcome of a repository's run, from its report, or else from the known error."""
-    if not run_uri:
-        return lost(repository, why)
-    try:
-        report = steps.read_report(steps.Run.open(run_uri, options))
-    except DredgeError as error:
-        return lost(repository, why or str(error), run_uri)
-    counts = report["counts"]
-    found, deleted = (
-        (counts.get(f"{what}_objects", 0), counts.get(f"{what}_bytes", 0))
-        for what in ("deletable", "deleted")
-    )
-    return reported(repository, run_uri, report, found, deleted)

@@ -36,7 +36,7 @@ from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs import run as runs
-from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, check_clocks, utc_now
+from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
@@ -209,16 +209,6 @@ def _refer_no_more(
             names = {item["repository"] for item in ListCommittedOutput.of(summary).referring}
             return min(names - set(referring), default=None)
     return None
-
-
-def compare_store(store: StoreClock, clock: Clock, seconds_max: float) -> tuple[datetime, float]:
-    """Return the store's time, and its difference to this machine's in seconds. Raises RefusedError if they differ too
-    much."""
-    before = clock()
-    now = store.now()
-    ahead = (now - before).total_seconds()
-    check_clocks(ahead, seconds_max)
-    return now, ahead
 
 
 class TellsTime(Protocol):

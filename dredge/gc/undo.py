@@ -1,11 +1,8 @@
-"""A lakeFS repository for `dredge.undo`: its restores, and runs other than collections."""
+"""A lakeFS repository for `dredge.undo`, and its restores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import DATA, canonical_namespace
@@ -22,9 +19,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, open_writer
 from dredge.undo import restore as restoring
-from dredge.undo.deleted import Choice, Collected, SweptRun, preview
-from dredge.undo.side_run import SideRun
-from dredge.undo.side_run import side_run as begin_side_run
+from dredge.undo.deleted import Collected, SweptRun
 
 
 def collected_of(
@@ -75,12 +70,7 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run.
-
-    Args:
-        holder: of the lease; None is this restore alone.
-        client: None reads the environment.
-        options: None reads the environment. Tasks always read theirs.
+    """Restore deletions of a run; `holder` of the lease is None for this restore alone.
 
     Raises:
         ConfigError: no such run, or no matching deletion.
@@ -90,39 +80,3 @@ def restore(
     """
     collected = collected_of(config.repository, client, options)
     return restoring.restore(collected, config, runner, holder, options, clock)
-
-
-def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
-    """Count the objects of a restore, from the run's folder only. Raises ConfigError: no such run, or it deleted no
-    object."""
-    return preview(config, open_swept(run_uri, options=options))
-
-
-@contextmanager
-def side_run(
-    repository: str,
-    place: Callable[[str], str],
-    what: str,
-    asked: Mapping[str, Any],
-    holder: str | None = None,
-    client: LakeFS | None = None,
-    options: StorageOptions | None = None,
-    clock: Clock = utc_now,
-) -> Iterator[SideRun]:
-    """Hold the lease of a repository for a run other than a collection.
-
-    Args:
-        place: returns for the namespace the URI of the folder of run folders.
-        asked: its settings, JSON.
-        holder: of the lease, which gets it again after a crash; None is this run alone.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-        RefusedError: the store's clock and this machine's differ too much.
-    """
-    found = (client or LakeFSClient.from_env()).repository(repository)
-    state, folder = open_state(found.namespace, options), place(found.namespace)
-    with begin_side_run(
-        repository, found.namespace, state, folder, what, asked, holder, options, clock
-    ) as run:
-        yield run

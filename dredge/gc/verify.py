@@ -107,10 +107,11 @@ def _look_everywhere(
     listed, base = record.input(SubtractOutput).counts["listed_objects"], base_of(run)
     # An optimized run lists a part of the namespace only.
     objects = listed if base is None else max(listed, base.state.objects)
+    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
     config = VerifyConfig(
         threads=tuning.threads,
         run_length=length_of_runs(rows + len(living), objects),
-        living=_write_living(run, living),
+        living=run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living"),
     )
     todo = [
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
@@ -119,11 +120,6 @@ def _look_everywhere(
     tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     found = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
     return list(chain.from_iterable(found))
-
-
-def _write_living(run: Run, living: list[Canary]) -> PartInfo:
-    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
-    return run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
@@ -346,13 +342,9 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     """Look up all addresses; returns those found."""
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
-        runs = [names[first : first + 64] for first in range(0, len(names), 64)]
-        return look_for(reader, runs, threads)
-    return list(
-        chain.from_iterable(
-            ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-        )
-    )
+        return look_for(reader, list(batched(names, 64)), threads)
+    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
+    return list(chain.from_iterable(found))
 
 
 def _folders(names: Names) -> dict[str, list[str]]:

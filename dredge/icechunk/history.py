@@ -21,12 +21,7 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """A branch or a tag.
-
-    Attributes:
-        kind: "branch" or "tag".
-        tip: id of its snapshot.
-    """
+    """A branch or a tag: its kind is "branch" or "tag", its tip the id of a snapshot."""
 
     kind: str
     name: str
@@ -40,21 +35,14 @@ class Ref:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Snapshots by id, and refs by name.
-
-    Attributes:
-        snapshots: by id; parents are ids of this mapping.
-        branches: tip by name.
-        tags: tip by name.
-        availability: "online" unless a repository of spec 2 was set to read-only or offline.
-        restamped: snapshots with the time of an expiration in place of their own (`repository.with_restamped`).
-    """
+    """Snapshots by id, and refs by name."""
 
     spec_version: int
-    snapshots: Mapping[str, SnapshotEntry]
-    branches: Mapping[str, str]
-    tags: Mapping[str, str]
-    availability: str = "online"
+    snapshots: Mapping[str, SnapshotEntry]  # by id; parents are ids of this mapping
+    branches: Mapping[str, str]  # tip by name
+    tags: Mapping[str, str]  # tip by name
+    availability: str = "online"  # "online" unless a repository of spec 2 was set to read-only or offline
+    # Snapshots with the time of an expiration in place of their own (`repository.with_restamped`).
     restamped: frozenset[str] = frozenset()
 
     @cached_property

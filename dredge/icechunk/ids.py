@@ -10,13 +10,14 @@ does Dredge: a name counts as an id only in its canonical spelling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
+from dredge.sets.hashes import Hashes, unite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,16 +83,9 @@ def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(raw[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def distinct(values: npt.NDArray[np.uint64], *, in_runs: bool = False) -> npt.NDArray[np.uint64]:
-    """Sort numbers and remove duplicates. (`numpy.unique` hashes instead, ten times slower on a million.)"""
-    if bool((values[1:] > values[:-1]).all()):
-        return values
-    # A stable sort merges what is sorted in runs already; without runs the other kind is faster.
-    ordered = np.sort(values, kind="stable" if in_runs else None)
-    first = np.empty(len(ordered), dtype=np.bool_)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered if first.all() else ordered[first]
+def hash_ids(names: Iterable[str]) -> Hashes:
+    """The set of the first 64 bits of some spelled ids."""
+    return unite([np.fromiter((hash_of(name) for name in names), dtype=np.uint64)])
 
 
 def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
-from dredge.icechunk.collection.state import find_list
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.run import find_list
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state
@@ -33,7 +33,6 @@ from dredge.undo.deletions import read_deletions, read_hashes
 from dredge.undo.pins import active_pins
 
 SHARED, NO_REF = -1, -2
-_SHOWN = 10
 _ROWS_HELD = 8 << 20
 
 type _Ints = npt.NDArray[np.int32]
@@ -41,14 +40,7 @@ type _Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The objects kept by a single ref or snapshot; a payload.
-
-    Attributes:
-        owner: label of the ref, or id of the snapshot.
-        snapshots: snapshots reached from no other ref.
-        objects: with snapshots, manifests, transaction logs and chunks.
-        size_bytes: their bytes.
-    """
+    """The objects kept by a single ref or snapshot, with snapshots reached from no other ref; a payload."""
 
     owner: str
     snapshots: int
@@ -58,23 +50,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The storage of a repository; a payload.
-
-    Attributes:
-        objects: listed objects with an id as name.
-        size_bytes: their bytes.
-        unreachable_objects: objects without a live reference; the next collections may delete them.
-        unreachable_bytes: their bytes.
-        refs: by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2).
-        snapshots: by snapshot, the most bytes first.
-    """
+    """The storage of a repository; a payload."""
 
     objects: int
     size_bytes: int
-    unreachable_objects: int
+    unreachable_objects: int  # objects without a live reference; the next collections may delete them
     unreachable_bytes: int
-    refs: tuple[Share, ...]
-    snapshots: tuple[Share, ...]
+    refs: tuple[
+        Share, ...
+    ]  # by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2)
+    snapshots: tuple[Share, ...]  # by snapshot, the most bytes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +79,7 @@ class _Owners:
 
 
 def measure_cost(reader: ObjectReader, history: History) -> Cost:
-    """Measure the bytes of a repository, in all and by single ref or snapshot.
-
-    Reads every live snapshot and manifest and lists the repository: the cost of a collection's dry run.
+    """Measure the bytes of a repository, in all and by single ref or snapshot; reads and lists as much as a dry run.
 
     Raises:
         FormatError: a live file is missing or damaged.
@@ -207,26 +190,22 @@ def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The reasons to keep an object, or its end; a payload.
-
-    Attributes:
-        keys: keys of the repository with this id.
-        snapshots: live snapshots with a reference to it.
-        refs: labels of the refs of these snapshots.
-        virtual_in: manifests with the id in the location of a virtual chunk: the object is kept.
-        in_config: whether a container of virtual chunks in the configuration has the id: the object is kept.
-        pinned_until: end of the last pin; None without one.
-        waiting: its rows of the pending list: status, and beginning of the wait.
-        deleted_by: runs with it among their candidates, the newest first, with the undo way of each.
-    """
+    """The reasons to keep an object, or its end; a payload."""
 
     keys: tuple[str, ...]
     snapshots: tuple[str, ...] = ()
-    refs: tuple[str, ...] = ()
-    virtual_in: tuple[str, ...] = ()
-    in_config: bool = False
+    refs: tuple[str, ...] = ()  # labels of the refs of the live snapshots with a reference to it
+    virtual_in: tuple[
+        str, ...
+    ] = ()  # manifests with the id in the location of a virtual chunk: the object is kept
+    in_config: bool = (
+        False  # whether a container of virtual chunks in the configuration has the id: the object is kept
+    )
     pinned_until: datetime | None = None
-    waiting: tuple[Mapping[str, Any], ...] = ()
+    waiting: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # its rows of the pending list: status, and beginning of the wait
+    # Runs with it among their candidates, the newest first, with the undo way of each.
     deleted_by: tuple[Mapping[str, Any], ...] = field(default=())
 
     @property
@@ -236,11 +215,7 @@ class Answer:
 
 
 def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answer:
-    """Find the reasons to keep an object, or its end.
-
-    Args:
-        name: its id, or its key such as `chunks/1CECHNKREP0F1RSTCMT0`.
-        options: None reads the environment.
+    """Find the reasons to keep an object, or its end, by its id or its key such as `chunks/1CECHNKREP0F1RSTCMT0`.
 
     Raises:
         ConfigError: no id of an object.
@@ -314,56 +289,3 @@ def _deletions(state: ObjectReader, found_id: str) -> Iterator[Mapping[str, Any]
     for deletion, hashes in zip(found, read_hashes(state, found), strict=True):
         if not isinstance(hashes, str) and wanted in hashes:
             yield {"run_id": deletion.run_id, "at": deletion.at.isoformat(), "undo": deletion.way}
-
-
-def cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> Iterator[str]:
-    """Format a cost as lines of text.
-
-    Args:
-        price: US dollars for a GiB and month; None shows no prices.
-        top: refs and snapshots at most.
-    """
-    from dredge.runs.rendering import size_text
-
-    def size(size_bytes: int) -> str:
-        dollars = "" if price is None else f"  {size_bytes / 2**30 * price:,.2f} $/month"
-        return f"{size_text(size_bytes):>12}{dollars}"
-
-    yield f"{cost.objects:,} objects, {size(cost.size_bytes).strip()}"
-    yield f"unreachable: {cost.unreachable_objects:,} objects, {size(cost.unreachable_bytes).strip()}"
-    for title, shares in (("only this ref keeps", cost.refs), ("only this snapshot keeps", cost.snapshots)):
-        yield ""
-        yield f"{title}:"
-        for share in shares[:top]:
-            yield f"{size(share.size_bytes)}  {share.objects:>10,} objects  {share.owner}"
-        if len(shares) > top:
-            yield f"… and {len(shares) - top:,} more"
-
-
-def answer_lines(answer: Answer) -> Iterator[str]:
-    """Format an answer as lines of text."""
-    for key in answer.keys:
-        yield f"{key} exists ({NAMES[next(kind for kind, prefix in OBJECT_FOLDERS.items() if key.startswith(prefix))]})"
-    if not answer.keys:
-        yield "no object with this id exists"
-    if answer.snapshots:
-        more = f" and {len(answer.snapshots) - _SHOWN:,} more" if len(answer.snapshots) > _SHOWN else ""
-        yield f"needed by {len(answer.snapshots):,} snapshots: {', '.join(answer.snapshots[:_SHOWN])}{more}"
-        yield f"reached by {', '.join(answer.refs[:_SHOWN]) or 'no ref; the repo info lists them'}"
-    if answer.virtual_in:
-        yield f"locations of virtual chunks name it in manifests {', '.join(answer.virtual_in[:_SHOWN])}"
-    if answer.in_config:
-        yield "a container of virtual chunks in the configuration names it"
-    if answer.pinned_until is not None:
-        yield f"pinned until {answer.pinned_until:%Y-%m-%d %H:%M} UTC"
-    if not answer.is_kept and answer.keys:
-        yield "no live snapshot, location of a virtual chunk or pin names it"
-        yield (
-            "a collection also keeps what young, lost, pinned or waiting files and referring repositories need:"
-            " see its dry run"
-        )
-    for row in answer.waiting:
-        since = "" if row["since"] is None else f" since {row['since']}"
-        yield f"pending list: {row['key']} is {row['status']}{since}"
-    for row in answer.deleted_by:
-        yield f"deleted by run {row['run_id']} after {row['at']} (undo: {row['undo']})"

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Repository:
-    """Open a repository with the library.
-
-    Raises:
-        ConfigError: no credential for the store.
-        UnavailableError: the repository could not be opened.
-    """
+    """Open a repository with the library; UnavailableError if it cannot be opened."""
     need("icechunk", "icechunk")
     import icechunk
 
@@ -108,11 +103,7 @@ def _azure_storage(location: Location, options: StorageOptions) -> Any:
 def expire_with_library(
     repository: icechunk.Repository, threshold: datetime, *, delete_branches: bool, delete_tags: bool
 ) -> set[str]:
-    """Expire with the library, and return the ids that it reports as released.
-
-    Raises:
-        RefusedError: the library refused or failed, with its message.
-    """
+    """Expire with the library, and return the ids that it reports as released; RefusedError with its message."""
     import icechunk
 
     try:

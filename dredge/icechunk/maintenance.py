@@ -42,11 +42,7 @@ def make_lease(
 def right_to_work(
     uri: str, holder: str, grant: LeaseGrant | None = None, options: StorageOptions | None = None
 ) -> Iterator[LeaseGrant]:
-    """Hold the lease during the work, and renew it.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-    """
+    """Hold the lease during the work, and renew it; LeaseHeldError if another run works on the repository."""
     lease = make_lease(open_state(uri, options))
     held = lease.acquire(holder) if grant is None else lease.renew(grant)
     with nullcontext() if grant is not None else lease.given_back(held), lease.kept(held):

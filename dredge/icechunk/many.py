@@ -1,23 +1,20 @@
-"""Choose the repositories of many runs, and read the outcomes of these runs."""
+"""Choose the repositories of many runs."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.icechunk.maintenance import STATE
-from dredge.runs.report import Outcome, lost, reported
-from dredge.settings import Settings, check_settings, setting
+from dredge.settings import Settings, check_settings, setting, split_words
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.location import place_of
 
 log = logging.getLogger("dredge")
 
-_BETWEEN = re.compile(r"[,\s]+")
 _EACH = "/*"
 _ANY_BEGINNING = ("/", "*", "?", "[")
 """First characters of a glob or path that may match a URI."""
@@ -59,27 +56,19 @@ class ManyConfig(Settings):
     @property
     def wanted(self) -> list[str]:
         """URIs to collect; some mean several repositories."""
-        return _words(self.storages)
+        return split_words(self.storages)
 
     @property
     def unwanted(self) -> list[str]:
         """URIs and globs to leave out."""
-        return _words(self.exclude)
-
-
-def _words(text: str | None) -> list[str]:
-    return [word for word in _BETWEEN.split(text or "") if word]
+        return split_words(self.exclude)
 
 
 def choose_repositories(
     config: ManyConfig, named: Iterable[str], options: StorageOptions | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Choose the repositories to collect.
-
-    A repository on an unreachable store is collected too: its run reports the error.
-
-    Returns:
-        URIs in order, each place once; and the reason by URI for requested repositories without a run.
+    """Choose the repositories to collect: URIs in order, each place once; and the reason by URI for requested
+    repositories without a run. A repository on an unreachable store is collected too: its run reports the error.
 
     Raises:
         DredgeError: a folder of repositories cannot be listed.
@@ -130,21 +119,3 @@ def summary_root(config: ManyConfig, run_root: str | None, repositories: Iterabl
     first = next(iter(repositories), None)
     inside = "" if first is None else f"{first.rstrip('/')}/{STATE}"
     return (config.summary_root or run_root or inside).rstrip("/")
-
-
-def outcome_of(
-    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
-) -> Outcome:
-    """The outcome of a repository's run, from its report."""
-    if not run_uri:
-        return lost(repository, why)
-    # Not at module level: every parse of DAG files imports this module for its settings.
-    from dredge.icechunk.collection.run import Run
-    from dredge.icechunk.collection.steps import read_report
-
-    try:
-        report = read_report(Run.open(run_uri, options))
-    except DredgeError as error:
-        return lost(repository, why or str(error), run_uri)
-    found, deleted = ((report[what]["objects"], report[what]["bytes"]) for what in ("candidates", "deleted"))
-    return reported(repository, run_uri, report, found, deleted)

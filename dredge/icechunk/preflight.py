@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.state import StateStore
+from dredge.icechunk.collection.run import StateStore
 from dredge.icechunk.maintenance import RUNS, STATE, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now

@@ -26,20 +26,23 @@ from itertools import islice
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
 from dredge.icechunk.format.manifests import ids_in
-from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
+    DELETED,
     OVERWRITTEN,
+    REFS_FOLDER,
     REPO_KEY,
     RepoInfo,
     SnapshotEntry,
+    live_refs,
+    parse_ref,
     parse_repo_info,
+    ref_key,
     written_at,
 )
 from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
 from dredge.storage import ObjectInfo, ObjectReader, exists
-from dredge.storage.model import SkippedName
 from dredge.storage.parallel import at_once, ordered_map
 
 SNAPSHOTS = "snapshots/"
@@ -121,14 +124,11 @@ def list_snapshots(reader: ObjectReader) -> SnapshotFiles:
 def read_history(
     reader: ObjectReader, *, known: KnownSnapshots | None = None, files: Future[SnapshotFiles] | None = None
 ) -> History:
-    """Read refs, snapshots, parents and times.
+    """Read refs, snapshots, parents and times; on spec 1 of the snapshots reachable from refs.
 
     Args:
         known: parents of snapshots in earlier runs, which are not read again if their files have the same tags.
         files: the listed snapshot files; None lists them for spec 1.
-
-    Returns:
-        Spec 1: the snapshots reachable from refs. Spec 2: all snapshots in the repo info.
 
     Raises:
         NotFoundError: no repository.
@@ -192,24 +192,14 @@ def history_of(info: RepoInfo) -> History:
 
 
 def read_repo_info(reader: ObjectReader) -> RepoInfo:
-    """Read the repo info of spec 2.
-
-    Raises:
-        FormatError: it is damaged.
-        RefusedError: it lacks main.
-    """
+    """Read the repo info of spec 2; raises FormatError if it is damaged, RefusedError if it lacks main."""
     info = parse_repo_info(reader.get(REPO_KEY))
     _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
     return info
 
 
 def ids_in_config(reader: ObjectReader) -> set[str]:
-    """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file.
-
-    Raises:
-        FormatError: the repo info is damaged.
-        RefusedError: it lacks main.
-    """
+    """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file."""
     try:
         data = read_repo_info(reader).config if exists(reader, REPO_KEY) else reader.get(CONFIG_KEY)
     except NotFoundError:
@@ -218,12 +208,7 @@ def ids_in_config(reader: ObjectReader) -> set[str]:
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
-    """Read the refs of spec 1: tip by ("branch" or "tag", name).
-
-    Raises:
-        FormatError: a file below `refs/` is not a ref, or a ref without an id.
-        RefusedError: main is missing, or a repo info exists.
-    """
+    """Read the refs of spec 1, tip by ("branch" or "tag", name); RefusedError without main, or beside a repo info."""
     tips = _read_tips(reader, _ref_keys(reader))
     _refuse_upgraded(reader)
     _require_main_ref(reader, tips)
@@ -231,7 +216,8 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
 
 def _ref_keys(reader: ObjectReader) -> list[str]:
-    return [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
+    batches = reader.list(REFS_FOLDER, on_skipped=_refuse_name)
+    return [key for batch in batches for key in batch["key"].to_pylist() if not key.endswith("/")]
 
 
 def _read_tips(reader: ObjectReader, keys: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -250,12 +236,7 @@ def _require_main_ref(reader: ObjectReader, tips: Collection[tuple[str, str]]) -
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
-    """Read the tip of a ref of spec 1; None if the ref is missing.
-
-    Raises:
-        FormatError: a ref without an id.
-        RefusedError: a repo info exists.
-    """
+    """Read the tip of a ref of spec 1; None if the ref is missing. RefusedError: a repo info exists."""
     key = ref_key(kind, name)
     try:
         tip = parse_ref(reader.get(key), key)
@@ -400,11 +381,6 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
         return False
 
 
-def _keys(reader: ObjectReader, prefix: str, on_skipped: SkippedName | None = None) -> Iterator[str]:
-    for batch in reader.list(prefix, on_skipped=on_skipped):
-        yield from batch.column("key").to_pylist()
-
-
 def newest_copies(reader: ObjectReader) -> list[str]:
     """Names of the newest copies of the repo info, newest first (their names sort so)."""
     keys = (
@@ -415,12 +391,7 @@ def newest_copies(reader: ObjectReader) -> list[str]:
 
 
 def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str]) -> None:
-    """Compare the newest copies outside the operations log with the current repo info.
-
-    Raises:
-        RefusedError: a copy is later than the current repo info.
-        FormatError: a copy is damaged.
-    """
+    """Compare the newest copies outside the operations log with the current repo info; RefusedError if one is later."""
     if not info.updates:
         return
     logged = {update.operation for update in info.updates}

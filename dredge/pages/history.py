@@ -89,7 +89,7 @@ def report_of(place: Place, run_id: str) -> dict[str, Any]:
         return read_report(run_uri, place.options)
     if place.kind == KV:
         return report_of_trash(place, run_id)
-    return as_lakefs_report(build_report(IcechunkRun.open(run_uri, place.options)))
+    return build_report(IcechunkRun.open(run_uri, place.options))
 
 
 def _figures(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.run import PLAN
 from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
-from dredge.gc.undo import foresee_restore
+from dredge.gc.undo import open_swept as open_lakefs_run
 from dredge.gc.undo_config import REASONS
 from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
 from dredge.icechunk.collection.check_again import open_swept
@@ -56,7 +56,7 @@ class Undoing:
 
 
 def _of_lakefs(config: LakeFSRestoreConfig, options: StorageOptions | None) -> Choice:
-    return foresee_restore(config, config.run, options)
+    return preview(config, open_lakefs_run(config.run, options=options))
 
 
 def _of_icechunk(config: IcechunkRestoreConfig, options: StorageOptions | None) -> Choice:

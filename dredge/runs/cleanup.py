@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import batched
 
@@ -46,6 +46,16 @@ class ListedFiles:
             sizes.update(zip(keys, batch["size"].to_pylist(), strict=True))
             is_old = pc.less(batch["last_modified"], before).to_pylist()
             aged.update(key for key, old in zip(keys, is_old, strict=True) if old)
+        return cls(sizes, frozenset(aged))
+
+    @classmethod
+    def unite(cls, listings: Iterable[ListedFiles]) -> ListedFiles:
+        """Unite the listings of several prefixes."""
+        sizes: dict[str, int] = {}
+        aged: set[str] = set()
+        for listed in listings:
+            sizes |= listed.sizes
+            aged |= listed.aged
         return cls(sizes, frozenset(aged))
 
     def below(self, prefix: str) -> list[str]:
@@ -94,6 +104,27 @@ def _load[S: State](store: VersionStore[S], name: str, sha256: str | None) -> S:
 
 
 _KEYS = 1000
+
+
+@dataclass(slots=True)
+class Superseded:
+    """Removable own files, by key relative to the deleter's folder.
+
+    Attributes:
+        bookkeeping: files of state, counts, index and lists.
+        folders: files by folder of an old run, the plan last.
+        folders_left: number of old folders for the next runs.
+    """
+
+    bookkeeping: list[str] = field(default_factory=list)
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+    folders_left: int = 0
+
+    @property
+    def keys(self) -> list[str]:
+        """All of them in the order of removal."""
+        return [*self.bookkeeping, *(key for keys in self.folders.values() for key in keys)]
 
 
 class OwnFilesDeleter:

@@ -124,3 +124,13 @@ class Coverage:
     def has(self, at: datetime) -> bool:
         """Whether an instant is in an interval."""
         return any(begin <= at < end for begin, end in self.intervals)
+
+
+def compare_store(store: StoreClock, clock: Clock, seconds_max: float) -> tuple[datetime, float]:
+    """Return the store's time, and its difference to this machine's in seconds. Raises RefusedError if they differ too
+    much."""
+    before = clock()
+    now = store.now()
+    ahead = (now - before).total_seconds()
+    check_clocks(ahead, seconds_max)
+    return now, ahead

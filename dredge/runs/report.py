@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dredge.errors import DredgeError
+from dredge.runs.failures import foreseen
+from dredge.runs.folder import read_json
 from dredge.runs.payload import Json, to_json
 from dredge.runs.rendering import number_of, render, size_text
-from dredge.storage import StorageOptions, open_writer
+from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
+
+log = logging.getLogger("dredge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,30 +151,64 @@ def lost(repository: str, why: str, run_uri: str = "") -> Outcome:
 _UNTOLD = "the run has no plan; see the log of its first failed task"
 
 
-def reported(
-    repository: str, run_uri: str, report: Mapping[str, Any], found: tuple[int, int], deleted: tuple[int, int]
-) -> Outcome:
-    """Return the outcome in the report of a run.
-
-    Args:
-        report: with `outcome`, `outcome_text` and `problems`.
-        found: candidates, and their size.
-        deleted: deleted objects, and their size.
-    """
-    outcome = report["outcome"]
+def reported(repository: str, run_uri: str, report: Mapping[str, Any]) -> Outcome:
+    """Return the outcome in the report of a run."""
+    outcome, counts = report["outcome"], report["counts"]
     problems = report["problems"] if outcome not in ENDED else []
     return Outcome(
         repository=repository,
         outcome=outcome,
         text=report["outcome_text"],
         why=problems[0] if problems else "",
-        found_objects=found[0],
-        found_bytes=found[1],
-        deleted_objects=deleted[0],
-        deleted_bytes=deleted[1],
+        found_objects=counts.get("deletable_objects", 0),
+        found_bytes=counts.get("deletable_bytes", 0),
+        deleted_objects=counts.get("deleted_objects", 0),
+        deleted_bytes=counts.get("deleted_bytes", 0),
         run_uri=run_uri,
         report_uri=f"{run_uri}/{_PAGE}",
     )
+
+
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """The outcome of a repository's run, from its report, or else from the known error."""
+    if not run_uri:
+        return lost(repository, why)
+    try:
+        report = read_json(open_reader(run_uri, options), "report.json")
+    except DredgeError as error:
+        return lost(repository, why or str(error), run_uri)
+    return reported(repository, run_uri, report)
+
+
+def collect_each(
+    repositories: Sequence[str],
+    plan: Callable[[str], str],
+    collect: Callable[[str], object],
+    at_once: int = 1,
+    options: StorageOptions | None = None,
+) -> Iterator[Outcome]:
+    """Collect repositories in this process, each with its own run, and yield the outcomes in order. A failed run stops
+    no other run.
+
+    Args:
+        plan: plans the run of a repository, and returns the URI of its folder.
+        collect: does a planned run, by the URI of its folder.
+    """
+
+    def collect_one(repository: str) -> Outcome:
+        run_uri = why = ""
+        try:
+            with foreseen(f"the run of {repository}"):
+                run_uri = plan(repository)
+                collect(run_uri)
+        except DredgeError as error:
+            why = str(error)
+            log.error("%s: %s", repository, why)
+        return outcome_of(repository, run_uri, why, options)
+
+    return ordered_map(collect_one, repositories, at_once)
 
 
 def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:

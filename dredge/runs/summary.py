@@ -152,3 +152,13 @@ class StepOutput:
     def parts(self, prefix: str) -> list[PartInfo]:
         """Return the parts whose names start with `<step>/<prefix>`, in recorded order."""
         return self.summary.parts_below(f"{self.STEP}/{prefix}")
+
+
+class NamedPart:
+    """An attribute of a step's output: its part of this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, output: StepOutput, _: type[StepOutput]) -> PartInfo:
+        return output.part(self._name)

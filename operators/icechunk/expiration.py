@@ -14,8 +14,8 @@ from airflow_dredge.operators.schedules import data_window
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
-from dredge.icechunk.expiration.kept_refs import plan_for
-from dredge.icechunk.expiration.stored import PAGE, store_plan
+from dredge.icechunk.expiration.plan import plan_for
+from dredge.icechunk.expiration.restore import PAGE, store_plan
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.payload import from_json, to_json

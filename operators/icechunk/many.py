@@ -13,8 +13,7 @@ from airflow_dredge.operators.icechunk.params import FORM, FORM_OF_A_RUN, ICECHU
 from airflow_dredge.operators.lakefs.many import LakeFSCollectRepositoryOperator
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from airflow_dredge.operators.schedules import read_settings
-from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
-from dredge.runs.report import Outcome
+from dredge.icechunk.many import ManyConfig, choose_repositories, summary_root
 from dredge.storage.location import place_of
 
 if TYPE_CHECKING:
@@ -89,9 +88,3 @@ class IcechunkSaveSummaryOperator(SaveSummaryOperator):
 
     collects, plans, what = "icechunk_expiration", "plan_collection", "storage"
     tells = ("save_report", "mark", "plan_collection", "expire", "plan_expiration", "acquire_lease")
-
-    def read_outcome(
-        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
-    ) -> Outcome:
-        """Return the outcome from a repository's report."""
-        return outcome_of(repository, run_uri, why, options)

@@ -17,13 +17,10 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
-from dredge.gc.many import ManyConfig, choose_repositories, outcome_of
-from dredge.runs.report import Outcome
+from dredge.gc.many import ManyConfig, choose_repositories
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from dredge.storage import StorageOptions
 
 
 class LakeFSChooseRepositoriesOperator(LakeFSOperator):
@@ -177,9 +174,3 @@ class LakeFSSaveSummaryOperator(SaveSummaryOperator):
 
     collects, plans, what = "lakefs_gc", "plan", "repository"
     tells = ("save_report", "plan", "acquire_lease")
-
-    def read_outcome(
-        self, repository: str, run_uri: str, why: str, options: StorageOptions | None
-    ) -> Outcome:
-        """Return the outcome from a repository's report."""
-        return outcome_of(repository, run_uri, why, options)

@@ -17,9 +17,8 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.storage.options import AzureOptions, GcsOptions
-from tests.support.azure import make_container
 from tests.support.losing_proxy import LosingProxy
-from tests.support.objectstore import make_bucket
+from tests.support.object_stores import AZURITE, new_folder
 
 GONE = "missing on a second request; the first answer was lost"
 CONFIRMED = "confirmed by a second request; the first answer was"
@@ -62,20 +61,9 @@ class Place:
         ]
 
 
-@pytest.fixture(params=["s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
+@pytest.fixture(params=["s3", "gcs", AZURITE])
 def place(request: pytest.FixtureRequest) -> Place:
-    return make_place(request, request.param)
-
-
-def make_place(request: pytest.FixtureRequest, kind: str, versioned: bool = False) -> Place:
-    if kind == "s3":
-        options = request.getfixturevalue("moto_options")
-        return Place(kind, f"{make_bucket(options, versioned).uri}/lake", options)
-    if kind == "gcs":
-        server = request.getfixturevalue("gcs_server")
-        return Place(kind, f"{server.bucket(versioned=versioned)}/lake", server.options)
-    options = request.getfixturevalue("azure_options")
-    return Place(kind, f"{make_container(options).uri}/lake", options)
+    return Place(request.param, *new_folder(request, request.param))
 
 
 def is_deletion(method: str, path: str) -> bool:
@@ -134,7 +122,7 @@ def test_an_answer_that_stays_lost_is_no_deletion(place: Place) -> None:
 def test_a_version_whose_deletion_was_not_heard_of_is_found_among_the_versions(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
-    place = make_place(request, kind, versioned=True)
+    place = Place(kind, *new_folder(request, kind, versioned=True))
     etag = open_writer(place.uri, place.options).put("data/a", b"content")
     # Where versions are kept Google Cloud Storage is asked for the generation first.
     turns = iter([False, True] if kind == "gcs" else [True])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,7 @@ from dredge.storage import (
 from dredge.storage.location import parse_uri
 from dredge.storage.s3 import undo as copying
 from dredge.storage.s3.undo import S3Copier
-from tests.support.azure import make_container
-from tests.support.memory_store import forget_memory_store, memory_store
-from tests.support.memory_versions import OlderVersions
+from tests.support.object_stores import Stores, new_folder
 from tests.support.objectstore import TestBucket, make_bucket
 
 ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]
@@ -50,23 +46,11 @@ class Places:
     copier: ObjectCopier
 
 
-@pytest.fixture(params=["local", "memory", "s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
-    options = StorageOptions()
-    name = f"copies-{uuid.uuid4().hex[:8]}"
-    uri = {"local": f"file://{tmp_path}/lake", "memory": f"memory://{name}/lake"}.get(request.param, "")
-    if request.param == "s3":
-        options = request.getfixturevalue("moto_options")
-        uri = f"{make_bucket(options).uri}/lake"
-    elif request.param == "azure":
-        options = request.getfixturevalue("azure_options")
-        uri = f"{make_container(options).uri}/lake"
-    elif request.param == "gcs":
-        server = request.getfixturevalue("gcs_server")
-        options, uri = server.options, f"{server.bucket()}/lake"
-    below = f"{uri}/run/quarantine"
-    yield Places(open_writer(uri, options), open_writer(below, options), open_copier(uri, below, options))
-    forget_memory_store(name)
+@pytest.fixture
+def places(stores: Stores) -> Places:
+    below = f"{stores.uri}/run/quarantine"
+    copier = open_copier(stores.uri, below, stores.options)
+    return Places(stores.writer, open_writer(below, stores.options), copier)
 
 
 def test_a_copy_has_the_same_key_and_the_same_bytes(places: Places) -> None:
@@ -77,7 +61,9 @@ def test_a_copy_has_the_same_key_and_the_same_bytes(places: Places) -> None:
         assert places.target.get(key) == places.source.get(key) == b"content %d" % number
 
 
-def test_a_copy_that_must_find_its_key_free_replaces_nothing(places: Places) -> None:
+def test_a_copy_that_must_find_its_key_free_replaces_nothing(stores: Stores, places: Places) -> None:
+    if stores.kind == "gcs_emulator":
+        pytest.skip("fake-gcs-server overlooks the condition of a rewrite")
     places.source.put("data/a", b"new")
     places.target.put("data/a", b"what is there")
     with pytest.raises(ConflictError):
@@ -249,22 +235,9 @@ class Versioned:
 
 
 @pytest.fixture(params=["memory", "s3", "gcs", "azure"])
-def versioned(request: pytest.FixtureRequest) -> Iterator[Versioned]:
-    name = f"versions-{uuid.uuid4().hex[:8]}"
-    options, uri = StorageOptions(), f"memory://{name}/lake"
-    if request.param == "s3":
-        options = request.getfixturevalue("moto_options")
-        uri = f"{make_bucket(options, versioned=True).uri}/lake"
-    elif request.param == "gcs":
-        server = request.getfixturevalue("gcs_server")
-        options, uri = server.options, f"{server.bucket(versioned=True)}/lake"
-    elif request.param == "azure":
-        server = request.getfixturevalue("azure_server")
-        options, uri = server.options, f"{server.container(versioned=True)}/lake"
-    else:
-        memory_store(name).older = OlderVersions()
-    yield Versioned(uri, options, open_writer(uri, options))
-    forget_memory_store(name)
+def versioned(request: pytest.FixtureRequest) -> Versioned:
+    uri, options = new_folder(request, request.param, versioned=True)
+    return Versioned(uri, options, open_writer(uri, options))
 
 
 @pytest.mark.parametrize("key", ODD)

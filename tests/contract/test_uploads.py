@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,30 +16,14 @@ from dredge.storage.local.store import LocalDeleter, LocalWriter
 from dredge.storage.location import below, parse_uri
 from dredge.storage.model import Level
 from dredge.storage.uploads import PARTS, PartObjects, UploadRefusedError, Uploads, open_uploads
-from tests.support.azure import make_container
-from tests.support.memory_store import forget_memory_store
-from tests.support.objectstore import make_bucket
+from tests.support.object_stores import Stores
 
 LARGE = b"x" * (5 << 20)
 
 
-@pytest.fixture(params=["local", "memory", "s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
-def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWriter]:
-    if request.param == "local":
-        yield open_writer(f"file://{tmp_path}/space")
-    elif request.param == "memory":
-        name = uuid.uuid4().hex
-        yield open_writer(f"memory://{name}/space")
-        forget_memory_store(name)
-    elif request.param == "azure":
-        there = make_container(request.getfixturevalue("azure_options"))
-        yield open_writer(f"{there.uri}/space", there.options)
-    elif request.param == "gcs":
-        server = request.getfixturevalue("gcs_server")
-        yield open_writer(f"{server.bucket()}/space", server.options)
-    else:
-        options: StorageOptions = request.getfixturevalue("moto_options")
-        yield open_writer(f"{make_bucket(options).uri}/space", options)
+@pytest.fixture
+def writer(stores: Stores) -> ObjectWriter:
+    return stores.writer
 
 
 @pytest.fixture

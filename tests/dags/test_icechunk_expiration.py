@@ -19,9 +19,8 @@ from airflow_dredge.operators.icechunk.expiration import (
 )
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import release_lease
+from dredge.icechunk.collection.steps import plan_collection, release_lease
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
@@ -63,7 +62,7 @@ def conf(repo: Path, when: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_run_expires_and_collects_what_a_dry_run_said_and_every_ref_reads_back(
-    airflow: Airflow, repo: Path, when: str
+    airflow: Airflow, repo: Path, when: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     untouched, history = objects(repo), read_history(open_reader(f"file://{repo}")).digest
     dry = airflow.run("icechunk_expiration", conf(repo, when, dry_run=True))
@@ -88,6 +87,9 @@ def test_run_expires_and_collects_what_a_dry_run_said_and_every_ref_reads_back(
     assert Path(done["report_uri"].removeprefix("file://")).exists()
     reopened = quiet().Repository.open(local_storage(repo))
     assert {name: contents(reopened, branch=name) for name in reopened.list_branches()} == before
+    logged = "".join(capfd.readouterr())
+    assert "[info " in logged
+    assert "[error" not in logged
     make_lease(open_state(f"file://{repo}")).acquire("the next one")
 
 

@@ -24,7 +24,7 @@ from dredge.gc.approve import approve
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import slice_listing
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.expiration.stored import store_plan
+from dredge.icechunk.expiration.restore import store_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from dredge.icechunk.expiration.apply import differ
-from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
@@ -25,6 +24,7 @@ from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader, open_writer
 from tests.support.depth import depth
 from tests.support.icechunk import Graph, build, local_storage, quiet, random_graph
+from tests.support.icechunk_expiring import expire_in_place
 
 CASES = depth(24, 400, "DREDGE_CASES")
 VARIANTS = 4  # thresholds and flags a history

@@ -27,7 +27,7 @@ import pytest
 from dredge.errors import DredgeError
 from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
-from dredge.icechunk.collection.state import StateStore
+from dredge.icechunk.collection.run import StateStore
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids

@@ -12,9 +12,8 @@ import pytest
 from airflow_dredge.spark_jobs.step import JOBS
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import CollectConfig, Tuning
-from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import collect, release_lease, save_report
+from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, save_report
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.hashing import hash64
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import write_manifest_rows
-from dredge.icechunk.collection.state import RunState
+from dredge.icechunk.collection.run import RunState
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.ids import encode_id, hashes_of
 from dredge.runs.folder import RunFolder
@@ -88,7 +87,7 @@ class Task:
 
     def ids(self, name: str, numbers: Iterable[int]) -> PartInfo:
         """Write a set of ids into the run's folder."""
-        return sets.write_ids(self.folder, name, np.array(sorted(numbers), np.uint64))
+        return write_hashes(self.folder, name, np.array(sorted(numbers), np.uint64))
 
     def pin(self, *keys: str) -> LocatedSet:
         """Make a set with some keys."""

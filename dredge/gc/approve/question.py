@@ -50,20 +50,22 @@ def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
 
 
 def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
-    summary = run.folder.read_summary(SubtractOutput.STEP)
-    holds = Holds.of(run.folder, guards.hold_files)
     found: dict[str, Amount] = {}
-    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
-        rows = run.folder.read_part(part, ["address", *HOLD_COLUMNS])
-        _add(found, rows.filter(holds.codes_of(rows).is_null()))
+    for rows in _free_rows(run, guards, "address"):
+        folders = pc.struct_field(pc.extract_regex(rows["address"], _FOLDER), "folder")
+        table = pa.table({"folder": folders, "size": rows["size"]})
+        for group in table.group_by("folder").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+            found.setdefault(group["folder"], Amount()).add(group["size_count"], group["size_sum"])
     return found
 
 
-def _add(found: dict[str, Amount], rows: pa.Table) -> None:
-    folders = pc.struct_field(pc.extract_regex(rows["address"], _FOLDER), "folder")
-    table = pa.table({"folder": folders, "size": rows["size"]})
-    for group in table.group_by("folder").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
-        found.setdefault(group["folder"], Amount()).add(group["size_count"], group["size_sum"])
+def _free_rows(run: Run, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
+    """The candidates that are not held, file by file; all candidates without guards."""
+    summary = run.folder.read_summary(SubtractOutput.STEP)
+    holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
+    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
+        rows = run.folder.read_part(part, [*columns, *HOLD_COLUMNS])
+        yield rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
 
 
 def _branches(run: Run) -> Counter[str]:
@@ -208,16 +210,11 @@ def _count(amount: Amount, candidates: _Candidates, mask: npt.NDArray[np.bool_])
 
 
 def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> _Candidates:
-    summary = run.folder.read_summary(SubtractOutput.STEP)
-    holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
     hashes, sizes, count = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
-    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
+    for free in _free_rows(run, guards):
         if count >= CANDIDATES_MAX:
             found.unread.append(f"candidates beyond the first {count:,}")
             break
-        columns = list(dict.fromkeys(["hash", "size", *HOLD_COLUMNS]))
-        rows = run.folder.read_part(part, columns)
-        free = rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
         hashes.append(free["hash"].to_numpy())
         sizes.append(free["size"].to_numpy())
         count += free.num_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -19,7 +18,7 @@ from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Watch, publish, watching
+from dredge.runs.gate import GateConfig, Watch, publish, watching
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.storage.parallel import at_once
@@ -29,18 +28,10 @@ from dredge.undo.pins import names_of_pins
 ROUND_OVER = "the round reached its limit (round_seconds_max)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchKeys:
-    """Keys of a round's checks and publications, relative to the run folder."""
-
-    looks: str
-    published: str
-
-
 def watching_refs(
     run: Run,
     subtracted: Subtracted,
-    keys: WatchKeys,
+    gate: GateConfig,
     kept: frozenset[str] = frozenset(),
     pins: frozenset[str] = frozenset(),
     veto: Callable[[], str] = lambda: "",
@@ -50,14 +41,14 @@ def watching_refs(
 
     Args:
         subtracted: from the mark and the re-checks.
-        keys: of this round; two drivers never share them.
+        gate: of the workers; two drivers never share its keys.
         kept: folders of other repositories; workers delete no object there.
         pins: names of the pins known to the workers.
         veto: returns the name of a person who rejected the run, else "".
         at: the store's time, read before, for the first look.
     """
     safety, began = run.plan.config.safety, running_seconds()
-    published = Published(run.folder, keys.published)
+    published = Published(run.folder, gate.published)
     followed = [NewCommits(run, subtracted, published), *_of_referring(run, subtracted, published)]
 
     def look() -> str | None:
@@ -74,7 +65,7 @@ def watching_refs(
         return found or (ROUND_OVER if is_over else None)
 
     every_seconds = safety.heads_every_seconds
-    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: published.number, at)
+    return watching(run.folder, run.state, gate.watch, look, every_seconds, lambda: published.number, at)
 
 
 def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Iterator[NewCommits]:

@@ -22,7 +22,7 @@ from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
+from dredge.gc.bulk_delete.head_watch import ROUND_OVER, check_sharing, watching_refs
 from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
@@ -171,9 +171,16 @@ def _delete(
         check.result()
     veto, pins = approval.result(), pins_read.result()
     now = run.store_now()
-    keys = WatchKeys(looks=f"{_STEP}/_watch/{name}.json", published=f"{_STEP}/_published/{name}")
+    safety = run.plan.config.safety
+    gate = GateConfig(
+        lease=run.plan.lease,
+        watch=f"{_STEP}/_watch/{name}.json",
+        trusted_seconds=safety.gate_every_seconds,
+        silence_seconds_max=safety.watch_silence_seconds_max,
+        published=f"{_STEP}/_published/{name}",
+    )
     config = SweepConfig(
-        gate=_gate(run, keys),
+        gate=gate,
         turn=turn,
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
@@ -184,9 +191,9 @@ def _delete(
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task)
-    is_recent = running_seconds() - asked < run.plan.config.safety.heads_every_seconds
+    is_recent = running_seconds() - asked < safety.heads_every_seconds
     first = at if is_recent else None  # an old look would close the gate
-    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto, first) as watch:
+    with watching_refs(run, subtracted, gate, kept, names_of(pins), veto, first) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(results) else None
 
@@ -194,14 +201,3 @@ def _delete(
 def _hold(run: Run, record: StepRecord) -> None:
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # no more waiting for an answer
-
-
-def _gate(run: Run, keys: WatchKeys) -> GateConfig:
-    safety = run.plan.config.safety
-    return GateConfig(
-        lease=run.plan.lease,
-        watch=keys.looks,
-        trusted_seconds=safety.gate_every_seconds,
-        silence_seconds_max=safety.watch_silence_seconds_max,
-        published=keys.published,
-    )

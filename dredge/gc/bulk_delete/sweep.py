@@ -71,7 +71,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
         kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.part_stem(part)}")
-        if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
+        if not deleting.delete(part, _groups(doomed, keys_max, config.gate.trusted_seconds)):
             return True
     return False
 
@@ -119,22 +119,14 @@ def _shuffled(rows: pa.Table, seed: str) -> pa.Table:
     return rows.take(pa.array(order, pa.int64())).combine_chunks()
 
 
-class _Groups:
-    """Cuts rows into groups of at most `keys_max` keys, each for about `seconds`: an open gate is trusted so long."""
-
-    def __init__(self, rows: pa.Table, keys_max: int, seconds: float) -> None:
-        self._rows = rows
-        self._keys_max = keys_max
-        self._seconds = seconds
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        keys, start = min(_FIRST_GROUP, self._keys_max), 0
-        while start < self._rows.num_rows:
-            group = self._rows.slice(start, keys)
-            begun = running_seconds()
-            yield group
-            start += group.num_rows
-            if running_seconds() - begun > self._seconds:
-                keys = max(min(_FIRST_GROUP, self._keys_max), keys // 2)
-            else:
-                keys = min(self._keys_max, keys * 2)
+def _groups(rows: pa.Table, keys_max: int, seconds: float) -> Iterator[pa.Table]:
+    """Cut rows into groups of at most `keys_max` keys, each for about `seconds`: an open gate is trusted so long."""
+    keys, start = min(_FIRST_GROUP, keys_max), 0
+    while start < rows.num_rows:
+        begun = running_seconds()
+        yield rows.slice(start, keys)
+        start += keys
+        if running_seconds() - begun > seconds:
+            keys = max(min(_FIRST_GROUP, keys_max), keys // 2)
+        else:
+            keys = min(keys_max, keys * 2)

@@ -54,36 +54,21 @@ class Answers:
     problem: str = ""  # the first error
 
 
+@dataclass(slots=True)
 class Asker:
-    """Asks the branches of a repository.
+    """Asks the branches of a repository."""
 
-    Args:
-        paths: raw; those asked for are UTF-8.
-        wanted: hashes of addresses.
-        cost_max: limit for all requests. Short pages use the part beyond the planned questions.
-    """
-
-    def __init__(
-        self,
-        client: LakeFS,
-        repository: str,
-        namespace: str,
-        paths: pa.LargeBinaryArray,
-        wanted: Hashes,
-        cost_max: int,
-    ) -> None:
-        self._client = client
-        self._repository = repository
-        self._namespace = namespace
-        self._prefix = f"{namespace.rstrip('/')}/"
-        self._paths = paths
-        self._wanted = wanted
-        self._cost_max = cost_max
-        self._spare = 0
-        self._failures = 0
-        self._lock = threading.Lock()
-        self._answers = Answers()
-        self._served: list[Hashes] = []
+    client: LakeFS
+    repository: str
+    namespace: str
+    paths: pa.LargeBinaryArray  # raw; those asked for are UTF-8
+    wanted: Hashes  # of addresses
+    cost_max: int  # limit for all requests; short pages use the part beyond the planned questions
+    _spare: int = 0
+    _failures: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _answers: Answers = field(default_factory=Answers)
+    _served: list[Hashes] = field(default_factory=list)
 
     def ask(self, groups: Iterable[BranchQuestions]) -> Answers:
         """Ask all questions, several at once."""
@@ -93,7 +78,7 @@ class Asker:
             for question in group.questions
             for branch in group.branches
         ]
-        self._spare = self._cost_max - sum(question.cost for _, _, question in jobs)
+        self._spare = self.cost_max - sum(question.cost for _, _, question in jobs)
         with ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="ask") as pool:
             for _ in pool.map(self._answer, jobs):
                 pass
@@ -130,7 +115,7 @@ class Asker:
 
     def _single(self, branch: str, path: str) -> None:
         try:
-            stats = self._client.stat(self._repository, branch, path)
+            stats = self.client.stat(self.repository, branch, path)
         except NotFoundError:
             return  # deleted on that branch, or the branch was deleted
         if stats.path != path:
@@ -141,10 +126,10 @@ class Asker:
         """Ask for a page from the first path on; returns the number of answered paths."""
         after = just_before(paths[0])
         try:
-            found, has_more = self._client.objects_page(self._repository, branch, after, amount)
+            found, has_more = self.client.objects_page(self.repository, branch, after, amount)
         except NotFoundError:
             # The answer for a missing branch, but also for an unreadable head, and then staging was not read.
-            if any(ref.id == branch for ref in self._client.branches(self._repository)):
+            if any(ref.id == branch for ref in self.client.branches(self.repository)):
                 raise
             return len(paths)
         # A replaced name sorts differently.
@@ -171,7 +156,7 @@ class Asker:
                 addresses.append(address)
                 paths.append(stats.path)
         hashes = hash64(pa.array(addresses, pa.string()))
-        hit = contains(self._wanted, hashes)
+        hit = contains(self.wanted, hashes)
         if not hit.any():
             return
         with self._lock:
@@ -182,12 +167,13 @@ class Asker:
 
     def _keys(self, address: str) -> tuple[str, ...]:
         """All possible keys of an address in the namespace; usually a single key."""
-        if address.startswith(self._prefix) and not _NOT_PLAIN.search(address):
-            return (address[len(self._prefix) :],)
-        return address_readings(address, AddressType.FULL, self._namespace)
+        prefix = f"{self.namespace.rstrip('/')}/"
+        if address.startswith(prefix) and not _NOT_PLAIN.search(address):
+            return (address[len(prefix) :],)
+        return address_readings(address, AddressType.FULL, self.namespace)
 
     def _path(self, row: int) -> str:
-        raw: bytes = self._paths[row].as_py()
+        raw: bytes = self.paths[row].as_py()
         return raw.decode()
 
     def _may_ask(self, cost: int = 0) -> bool:

@@ -43,8 +43,7 @@ from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
 from dredge.gc.metadata.named import Names, NamesReader
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
-from dredge.gc.run import METADATA_RUNS
-from dredge.gc.undo import side_run
+from dredge.gc.run import METADATA_RUNS, open_state
 from dredge.gc.witness.owner import check_before_deleting, keeps_id
 from dredge.gc.witness.ownership import Site, compare_ids, read_owner
 from dredge.gc.witness.record import Past
@@ -61,7 +60,7 @@ from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectInfo, StorageOptions, open_versions, open_writer
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed
-from dredge.undo.side_run import LOOK_SECONDS, SideRun
+from dredge.undo.side_run import LOOK_SECONDS, SideRun, side_run
 
 HELD = "held"
 """Code of files held while a condition is open."""
@@ -88,11 +87,10 @@ def collect_metadata(
         UnavailableError: some files could not be deleted.
     """
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
-    with side_run(
-        config.repository, _runs_uri, "metadata", to_json(config), holder, server, options, clock
-    ) as run:
-        plan = run.plan
-        names = NamesReader(server, plan.repository, plan.namespace, records, run.reader)
+    name, namespace = config.repository, server.repository(config.repository).namespace
+    state, place, asked = open_state(namespace, options), _runs_uri(namespace), to_json(config)
+    with side_run(name, namespace, state, place, "metadata", asked, holder, options, clock) as run:
+        names = NamesReader(server, name, namespace, records, run.reader)
         collection = _Collection(run, config, names)
         return run.step(MetadataOutput, collection.perform)
 

@@ -19,11 +19,11 @@ from dredge.gc.insight.cost import cost_of
 from dredge.gc.insight.run_cost import FORECAST, compare_rows
 from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
 from dredge.gc.run import Run
-from dredge.gc.save_report.results import RunResults
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
+from dredge.runs.results import RunResults
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -41,7 +40,7 @@ from dredge.gc.save_report.own_files import (
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
-from dredge.runs.cleanup import ListedFiles, read_recent_versions, remove_own_files
+from dredge.runs.cleanup import ListedFiles, Superseded, read_recent_versions, remove_own_files
 from dredge.runs.clock import check_clocks
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import list_superseded_parts
@@ -51,8 +50,8 @@ from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
-from dredge.undo.old_folders import Place, find_old_folders
-from dredge.undo.pins import PINS, Pin, is_seen, read_pins
+from dredge.undo.old_folders import Place, ended_pins, find_old_folders
+from dredge.undo.pins import Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 
@@ -61,21 +60,6 @@ class OwnFilesOutput(StepOutput):
     """The removed own files. Its input is the last step of a complete run, another one in dry runs."""
 
     STEP = "own_files"
-
-
-@dataclass(slots=True)
-class Superseded:
-    """Removable files, as keys relative to `ROOT`."""
-
-    bookkeeping: list[str] = field(default_factory=list)  # files of state, counts and index
-    runs: dict[str, list[str]] = field(default_factory=dict)  # files by run folder, the plan last
-    size_bytes: int = 0
-    folders_left: int = 0  # number of old folders for the next runs
-
-    @property
-    def keys(self) -> list[str]:
-        """All of them in the order of removal."""
-        return [*self.bookkeeping, *(key for keys in self.runs.values() for key in keys)]
 
 
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
@@ -102,7 +86,7 @@ def _clean_up(run: Run, record: StepRecord, found: Superseded) -> None:
     record.counts.update(
         own_files=len(found.keys),
         own_bytes=found.size_bytes,
-        own_run_folders=len(found.runs),
+        own_run_folders=len(found.folders),
         folders_left=found.folders_left,
     )
     if run.plan.dry_run:
@@ -126,10 +110,10 @@ def find_superseded(run: Run) -> Superseded:
         others = [
             ask(_superseded_index, run, run.state, f"{OWN}/", files),
             ask(_superseded_referring, run, files),
-            ask(_ended_pins, run, files, week_ago),
             ask(_superseded_marks, run, files),
             ask(_superseded_lists, run, files),
         ]
+        pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
         side = ask(side_places, run, reader)
     versions, deletions = versions_read.result(), deletions_read.result()
@@ -142,6 +126,8 @@ def find_superseded(run: Run) -> Superseded:
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
     for other in others:
         found.bookkeeping += other.result()
+    over = partial(_is_over, plan=run.plan, week_ago=week_ago)
+    found.bookkeeping += ended_pins(pins.result(), files, f"{OWN}/", over)
     kept_deletions = _kept_deletions(run, deletions, now)
     found.bookkeeping += _superseded_checks(checked.result(), files, deletions, kept_deletions)
     found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
@@ -213,17 +199,6 @@ def _superseded_checks(
         yield from (key for key in old if key.endswith(".u64") and key not in named)
 
 
-def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
-    """Files of ended pins, each record before its hashes, which are unused without it."""
-    pins, found = {pin.pin_id: pin for pin in read_pins(run.state)}, list[str]()
-    for key in files.old(f"{OWN}/{PINS}/"):
-        name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
-        pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
-            found.append(key)
-    return found
-
-
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
     return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
@@ -246,6 +221,6 @@ def _find_runs(
     places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side]
     since = now - timedelta(days=days)
     for old in ordered_map(lambda place: find_old_folders(run, reader, place, since), places, len(places)):
-        found.runs |= old.folders
+        found.folders |= old.folders
         found.size_bytes += old.size_bytes
         found.folders_left += old.left

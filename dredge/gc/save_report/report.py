@@ -35,8 +35,6 @@ from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import (
     ENDED,
     OUTCOMES,
-    RunResults,
-    StepResult,
     approval,
     facts,
     headline,
@@ -51,6 +49,7 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
+from dredge.runs.results import RunResults, StepResult
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dredge.approve.question import approval_text
 from dredge.approve.question import what_to_do as approval_action
-from dredge.errors import AlarmError, FormatError, RejectedError
+from dredge.errors import AlarmError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -22,99 +21,13 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import number_of, size_text
 from dredge.runs.report import ReportRow
-from dredge.runs.summary import StepOutput, StepSummary
-from dredge.storage.parallel import ordered_map
+from dredge.runs.results import RunResults, StepResult
+from dredge.runs.summary import StepSummary
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS
 
 ENDED = ("success", "dry_run")
 """Outcomes of a complete run."""
-_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """The result of a step."""
-
-    step: str
-    summary: StepSummary | None  # of its newest try, complete or not; None without one
-    failure: dict[str, Any] | None  # as `RunFolder.read_failure` returns it, or None
-
-    @classmethod
-    def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
-        """Read the result of a step, unless its complete summary is known; a damaged summary is a failure."""
-        try:
-            done = known or folder.read_summary(step)
-            failure = folder.read_open_failure(step, done)
-            if done is not None and failure is None:
-                return cls(step, done, None)
-            incomplete = folder.read_incomplete(step)
-        except FormatError as error:
-            return cls(step, None, {"step": step, "message": str(error)})
-        return cls(step, incomplete, failure)
-
-    @property
-    def status(self) -> str:
-        """The summary's status, "rejected", "alarm", "failed" or "not done"."""
-        if self.summary is not None:
-            return self.summary.status
-        if self.failure is None:
-            return "not done"
-        kind = self.failure.get("kind")
-        return kind if kind in (RejectedError.kind, AlarmError.kind) else "failed"
-
-    @property
-    def problem(self) -> str:
-        """The failure as text, or ""."""
-        return f"{self.step}: {self.failure['message']}" if self.failure is not None else ""
-
-
-@dataclass(frozen=True, slots=True)
-class RunResults:
-    """The results of a run's steps, in their order."""
-
-    steps: dict[str, StepResult]
-    dry_run: bool
-
-    @classmethod
-    def read(
-        cls,
-        folder: RunFolder,
-        outputs: Sequence[type[StepOutput]],
-        dry_run: bool,
-        known: Mapping[str, StepSummary] | None = None,
-    ) -> RunResults:
-        """Read the results of steps, unless their complete summaries are known."""
-        read, names = known or {}, [item.STEP for item in outputs]
-
-        def read_one(name: str) -> StepResult:
-            return StepResult.read(folder, name, read.get(name))
-
-        return cls(dict(zip(names, ordered_map(read_one, names, _AT_ONCE), strict=True)), dry_run)
-
-    def of[O: StepOutput](self, output: type[O]) -> O | None:
-        """Return a step's output, complete or not; None without a summary."""
-        result = self.steps.get(output.STEP)
-        return None if result is None or result.summary is None else output.of(result.summary)
-
-    @property
-    def summaries(self) -> Iterator[StepSummary]:
-        """All summaries."""
-        return (result.summary for result in self.steps.values() if result.summary is not None)
-
-    @property
-    def failed(self) -> StepResult | None:
-        """The first failed step."""
-        return next((result for result in self.steps.values() if result.failure is not None), None)
-
-    @property
-    def outcome(self) -> str:
-        """ "success", "dry_run", "unfinished", or the status of the failed step."""
-        if self.failed is not None:
-            return self.failed.status
-        if any(result.summary is None for result in self.steps.values()):
-            return "unfinished"
-        return "dry_run" if self.dry_run else "success"
 
 
 def report_rows(results: RunResults) -> Iterator[ReportRow]:

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
@@ -41,12 +40,19 @@ from dredge.icechunk.collection.outputs import (
     MarkOutput,
     read_live_snapshots,
 )
-from dredge.icechunk.collection.pinned import ids_outside_manifests, pinned_with_needs, with_needs
+from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.collection.witness.operations import read_old_refs
+from dredge.icechunk.collection.witness.record import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, list_snapshots, read_refs, read_repo_info
+from dredge.icechunk.ids import hash_ids
+from dredge.icechunk.repository import (
+    MANIFESTS,
+    SNAPSHOTS,
+    SnapshotFiles,
+    list_snapshots,
+    read_refs,
+    read_repo_info,
+)
 from dredge.runs import ledger
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
@@ -54,8 +60,10 @@ from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
+from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader, exists
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 log = logging.getLogger("dredge")
@@ -119,29 +127,19 @@ def _late_old_ref(
 
 
 def find_unnamed(
-    reader: ObjectReader, marked: Collection[str], candidates: Collection[str], since: datetime
+    reader: ObjectReader,
+    files: SnapshotFiles,
+    marked: Collection[str],
+    candidates: Collection[str],
+    since: datetime,
 ) -> set[str]:
     """Unreferenced snapshot files written since the mark, with their ancestors."""
     found = {
         node
-        for node, info in list_snapshots(reader).items()
+        for node, info in files.items()
         if node not in marked and node not in candidates and not is_old(info.last_modified, since)
     }
     return with_ancestors(reader, found, marked) - set(marked)
-
-
-def in_use_text(run: Run, user: str) -> str:
-    """Message for a candidate in use."""
-    return (
-        f"run {run.plan.run_id}: a candidate snapshot is in use again by {user}. The run deletes nothing more. Start a"
-        " new run."
-    )
-
-
-def refuse_use(run: Run, changes: Changes) -> None:
-    """Raise RefusedError if a candidate is in use again."""
-    if changes.in_use_by is not None:
-        raise RefusedError(in_use_text(run, changes.in_use_by))
 
 
 def find_use(
@@ -150,14 +148,17 @@ def find_use(
     candidates: Collection[str],
     old_refs: Collection[tuple[str, str]] = (),
 ) -> str | None:
-    """Reason to stop a running sweep; None to continue.
+    """Reason to stop a running sweep; None to continue. Raises as `look_again`."""
+    return _in_use(run, look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs))
 
-    Raises:
-        FormatError: the repository cannot be read.
-        RefusedError: main is missing.
-    """
-    user = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs).in_use_by
-    return None if user is None else in_use_text(run, user)
+
+def _in_use(run: Run, changes: Changes) -> str | None:
+    if changes.in_use_by is None:
+        return None
+    return (
+        f"run {run.plan.run_id}: a candidate snapshot is in use again by {changes.in_use_by}. The run deletes nothing"
+        " more. Start a new run."
+    )
 
 
 def error_of_stop(run: Run, watch: Watch) -> DredgeError:
@@ -178,7 +179,7 @@ def error_of_stop(run: Run, watch: Watch) -> DredgeError:
 
 def newly_live(
     reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
-) -> dict[str, sets.Ids]:
+) -> dict[str, Hashes]:
     """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
     chunks.
     """
@@ -186,29 +187,26 @@ def newly_live(
     there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
     more = refs_by_manifest(snapshot_rows(reader, there))
     refs = {node: count for node, count in more.items() if exists(reader, MANIFESTS + node)} | refs
-    kept, chunks = sets.of_names({*new, *there}), [found for _, found in manifest_rows(reader, refs)]
+    kept, chunks = hash_ids({*new, *there}), [found for _, found in manifest_rows(reader, refs)]
     named = {
         "snapshots": kept,
         "transactions": kept,
-        "manifests": sets.of_names(refs),
-        "chunks": sets.unite([found.native for found in chunks]),
+        "manifests": hash_ids(refs),
+        "chunks": unite([found.native for found in chunks]),
     }
-    virtual = sets.unite([found.virtual for found in chunks])
-    return {kind: sets.unite([virtual, named.get(kind, sets.NONE)]) for kind in FOLDERS}
+    virtual = unite([found.virtual for found in chunks])
+    return {kind: unite([virtual, named.get(kind, NONE)]) for kind in FOLDERS}
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Re-check, then delete the candidates; a dry run only counts them.
-
-    After an error, a second call continues at the end of the ledger.
+    """Re-check, then delete the candidates; a dry run only counts them. After an error, a second call continues at the
+    end of the ledger.
 
     Raises:
         RefusedError: a guard did not pass, a person did not approve, the inputs do not belong together, the mark is too
             old, or a candidate snapshot is in use again.
         LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted; later kinds were not begun.
-        ConfigError: the credentials do not allow deletions, and nothing was deleted.
-        PartialError: the credentials do not allow the remaining deletions.
+        UnavailableError, ConfigError, PartialError: some objects could not be deleted, or none.
     """
     inputs: list[type[StepOutput]] = [
         *BulkDeleteOutput.INPUTS,
@@ -252,17 +250,21 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
     candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
     old_refs = record.input(MarkOutput).old_refs
-    changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
-    refuse_use(run, changes)
-    unnamed = find_unnamed(run.reader, marked | changes.new, candidates, run.plan.created_at)
-    config = _config(run, record, newly_live(run.reader, changes.new, unnamed))
+    with at_once() as ask:
+        pinned = ask(pinned_with_needs, run, record.input(MarkOutput), STEP)
+        files = ask(list_snapshots, run.reader)
+        changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
+    if (text := _in_use(run, changes)) is not None:
+        raise RefusedError(text)
+    unnamed = find_unnamed(run.reader, files.result(), marked | changes.new, candidates, run.plan.created_at)
+    config = _config(run, record, newly_live(run.reader, changes.new, unnamed), pinned.result()[0])
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
-    _check_chain(run, record)
-    veto = approval_of(run, record, ApproveOutput)
-    record.attempt.check()
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # the approver has answered
-    refuse_alarmed(run)
+    with at_once() as ask:
+        checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
+        veto = approval_of(run, record, ApproveOutput)
+    for check in checks:
+        check.result()
     note_deletion(run, record)
     with watching(
         run.folder,
@@ -274,7 +276,14 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         _delete_by_kind(run, runner, record, config, watch)
 
 
-def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteConfig:
+def _hold(run: Run, record: StepRecord) -> None:
+    record.attempt.check()
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # the approver has answered
+
+
+def _config(
+    run: Run, record: StepRecord, alive: Mapping[str, Hashes], pinned: tuple[LocatedSet, ...]
+) -> DeleteConfig:
     attempt, safety = record.attempt.number, run.plan.config.safety
     return DeleteConfig(
         gate=GateConfig(
@@ -285,14 +294,13 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
             silence_seconds_max=safety.watch_silence_seconds_max,
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
-        alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
-        pinned=pinned_with_needs(run, record.input(MarkOutput), STEP, ids_outside_manifests(run)),
+        alive={
+            kind: write_hashes(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
+            for kind, ids in alive.items()
+        },
+        pinned=pinned,
         undo=run.plan.undo.way,
     )
-
-
-def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
-    return sets.write_ids(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
 
 
 def _delete_by_kind(
@@ -301,7 +309,9 @@ def _delete_by_kind(
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         parts = candidates.candidates(kind)
-        needed = _needed(run) if kind == OVERWRITTEN and parts else []
+        # Read again: the log may need other copies than at the mark.
+        copies = kind == OVERWRITTEN and parts
+        needed = sorted(needed_copies(run.reader, read_repo_info(run.reader))) if copies else []
         tasks = [
             DeleteTask(kind=kind, parts=share, needed=needed)
             for share in round_robin(parts, run.num_tasks(runner, len(parts)))
@@ -321,20 +331,16 @@ def _delete_by_kind(
 
 
 def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
-    found: set[str] = set()
-    for part in parts:
-        rows = _read_outcomes(run, part)
-        found.update(rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist())
-    return found
+    outcomes = (_read_outcomes(run, part) for part in parts)
+    return {
+        address
+        for rows in outcomes
+        for address in rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist()
+    }
 
 
 def _read_outcomes(run: Run, part: PartInfo) -> pa.Table:
     return ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
-
-
-def _needed(run: Run) -> list[str]:
-    # Read again: the log may need other copies than at the mark.
-    return sorted(needed_copies(run.reader, read_repo_info(run.reader)))
 
 
 def settle(run: Run, record: StepRecord) -> DredgeError | None:

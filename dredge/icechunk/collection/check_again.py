@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run, read_plan
@@ -35,12 +34,12 @@ from dredge.icechunk.repository import (
 from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite, unite_all
 from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import Deletion, read_deletions, read_hashes
+from dredge.undo.deletions import Deletion, read_deletions
 from dredge.undo.putting_back import Source, bring_back, outcomes_of
 
 log = logging.getLogger("dredge")
@@ -160,7 +159,7 @@ def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
     Raises:
         AlarmError: a run had deleted a missing chunk; it was restored where possible.
     """
-    named = sets.unite_all(sets.read_ids(run.folder, part) for part in live)
+    named = unite_all(read_hashes(run.folder, part) for part in live)
     if not len(named):
         return
 
@@ -169,7 +168,7 @@ def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
         for kind, folder in FOLDERS.items():
             of_kind = rows.filter(pc.starts_with(rows["address"], folder)).combine_chunks()
             found, is_id = hashes_of_names(names_of(kind, of_kind["address"]))
-            chosen.append(of_kind.filter(pa.array(sets.contains(named, found) & is_id)))
+            chosen.append(of_kind.filter(pa.array(contains(named, found) & is_id)))
         return pa.concat_tables(chosen)
 
     keys = {key for _, _, rows in _deleted_rows(run, named, choose) for key in rows["address"].to_pylist()}
@@ -179,12 +178,7 @@ def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
 
 
 def refuse_alarmed(run: Run) -> None:
-    """Refuse to delete while an alarm is open.
-
-    Raises:
-        AlarmError: an alarm is open.
-        FormatError: an alarm cannot be read.
-    """
+    """Refuse to delete while an alarm is open: AlarmError, or FormatError for an unreadable alarm."""
     if found := open_alarms(run.state):
         raise _error(run, found)
 
@@ -225,10 +219,10 @@ def _deleted_rows(
     records = read_deletions(run.state)
     for problem in records.unread.values():
         log.warning("%s", problem)
-    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
+    for deletion, hashes in zip(records.found, deletions.read_hashes(run.state, records.found), strict=True):
         if isinstance(hashes, str):
             log.warning("%s", hashes)
-        elif not sets.contains(wanted, hashes).any():
+        elif not contains(wanted, hashes).any():
             continue
         try:
             swept = open_swept(deletion.run_uri, run.plan.uri, run.options)

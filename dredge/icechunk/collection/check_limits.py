@@ -1,8 +1,5 @@
-"""Step check_limits: the guards of a run, with their findings in `guard.json`.
-
-A flipped bit in a manifest can turn a chunk's id into another id. No object has the other id, and the true chunk looks
-like garbage. So an absent live object stops the run: either it was lost earlier, or the true object is among the
-candidates. The run asks the store for each absent chunk by name, and reports a few with their array and coordinates.
+"""Steps check_limits, the guards of a run with their findings in `guard.json`, and verify, which checks the absence of
+deleted objects and the presence of live ones.
 
 A canary is an object that refs need. The mark decodes manifests with its fast loop into numbers; here the other loop
 decodes ids, which are compared as names. A canary among the candidates shows that one of the two is wrong: the run
@@ -14,217 +11,49 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError
-from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_ids
-from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
+from dredge.icechunk.collection.absent import PRESENT, check_absent
+from dredge.icechunk.collection.index import read_listed
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.outputs import CANARIES, CheckLimitsOutput, ListCandidatesOutput, MarkOutput
+from dredge.icechunk.collection.outputs import (
+    CANARIES,
+    BulkDeleteOutput,
+    CheckLimitsOutput,
+    ListCandidatesOutput,
+    MarkOutput,
+    VerifyOutput,
+)
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
-from dredge.icechunk.format.manifests import NATIVE, ArrayRefs, parse_manifest
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import encode_ids, hashes_of
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history, read_refs
+from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
+from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
+from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import first_objects_max, read_deletions
 from dredge.undo.ways import cost_of_undo
 
-MANIFESTS_READ_MAX = 20
-TIPS_READ_MAX = 32
-EXAMPLES = 10
-PRESENT = ("chunks_present", "transactions_present")
-"""Rules with only a warning in a dry run."""
-
-_WHAT_TO_DO = (
-    "They were lost earlier, or a damaged {file} has wrong ids and the true objects look unreachable: check the"
-    " examples with Icechunk. {repair} Until then {option} collects all kinds but {kind}"
-)
-
 LOOKED_UP_MAX = 200
-_AT_ONCE = 64
 CANARY_TIPS = 32
 MANIFESTS_PER_TIP = 4
 REFS_PER_MANIFEST_MAX = 2_000_000
 """Manifests with more references are not read for canaries."""
 GUARD = "guard.json"
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentChunk:
-    """A native chunk in a manifest without an object in the store."""
-
-    key: str
-    manifest: str
-    node_id: str
-    coordinates: tuple[int, ...]
-
-    def text(self, paths: dict[str, str]) -> str:
-        """Key, array and coordinates of the chunk."""
-        where = ", ".join(map(str, self.coordinates))
-        array = paths.get(self.node_id, f"node {self.node_id}")
-        return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
-
-
-def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
-    """Check that live chunks and transaction logs exist.
-
-    Yields:
-        A finding for each rule of `PRESENT`. A refusal cannot be approved: the candidates may include the true objects.
-
-    Raises:
-        AlarmError: an earlier run had deleted one of the chunks; it was restored where possible.
-        FormatError: a manifest differs from the index, or cannot be read any more.
-    """
-    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks, *candidates.outside])
-    count, examples = candidates.counts["chunks_absent"], list[str]()
-    if count:
-        wanted = candidates.absent_chunks
-        only_kept = _named_by_kept_only(run, mark, wanted)
-        count, wanted = count - int(only_kept.sum()), wanted[~only_kept]
-    if candidates.counts["chunks_absent"]:
-        _, gone = _ask(run, _named_in_manifests(run, mark, candidates.absent_chunks))
-        refuse_deleted(run, run.folder.label, [chunk.key for chunk in gone])
-    if count:
-        there, gone = _ask(run, _named_in_manifests(run, mark, wanted))
-        count -= len(there)
-        paths = _paths(run)
-        examples = [chunk.text(paths) for chunk in gone[:EXAMPLES]]
-    yield _finding(
-        "chunks",
-        count,
-        run.plan.config.keep_chunks,
-        examples,
-        _WHAT_TO_DO.format(
-            file="manifest",
-            kind="chunks",
-            option="keep_chunks (--keep-chunks)",
-            repair="Write these chunks again or delete the arrays, and let the snapshots that need them expire.",
-        ),
-    )
-    logs = candidates.counts["transactions_absent"]
-    yield _finding(
-        "transactions",
-        logs,
-        run.plan.config.keep_transactions,
-        [],
-        _WHAT_TO_DO.format(
-            file="repo info",
-            kind="transaction logs",
-            option="keep_transactions (--keep-transactions)",
-            repair="In the repo info they are logs of expired ancestors.",
-        ),
-    )
-
-
-def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do: str) -> Finding:
-    rule = f"{kind}_present"
-    named = "transaction logs" if kind == "transactions" else kind
-    text = f"live {named} without an object in the store: {count:,}"
-    if not count:
-        return Finding(rule, "passed", count, 0, text)
-    text += f", such as {'; '.join(examples)}" if examples else ""
-    if kept:
-        return Finding(rule, "passed", count, 0, f"{text}; this run deletes no {named}")
-    return Finding(rule, "refused", count, 0, f"{text}. {what_to_do}")
-
-
-def _named_by_kept_only(
-    run: Run, mark: MarkOutput, wanted: Ids
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    # A missing chunk is no damage if only manifests of kept, unneeded snapshots have it (lost or unreferenced ones).
-    by_kept, by_needed = np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.bool_)
-    kept = set(json.loads(run.folder.read_bytes(mark.kept_manifests)))
-    if not kept:
-        return by_kept
-    live = sets.read_ids(run.folder, mark.live("manifests"))
-    for part in ManifestIndex.load(run.state).manifest_parts.values():
-        try:
-            rows = read_manifest_rows(run.state, part)
-        except FormatError:
-            return np.zeros(len(wanted), np.bool_)  # it may have one of them for a snapshot in use
-        for manifest, chunks in rows:
-            if manifest in kept:
-                by_kept |= sets.contains(chunks.native, wanted)
-            elif sets.contains(live, sets.of_names([manifest])).all():
-                by_needed |= sets.contains(chunks.native, wanted)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = by_kept & ~by_needed
-    return found
-
-
-def _named_in_manifests(
-    run: Run, mark: MarkOutput, wanted: Ids, most: int = MANIFESTS_READ_MAX
-) -> Iterator[AbsentChunk]:
-    # By a second read and another loop than the mark's.
-    live = sets.read_ids(run.folder, mark.live("manifests"))
-    for manifest, hashes in _indexed(run, live, wanted, most):
-        key = MANIFESTS + manifest
-        found = np.empty(0, np.uint64)
-        for array in parse_manifest(run.reader.get(key), key).arrays:
-            rows = _rows(array, wanted)
-            found = np.concatenate([found, hashes_of(array.ids[rows])])
-            for row, name in zip(rows.tolist(), encode_ids(array.ids[rows]).to_pylist(), strict=True):
-                yield AbsentChunk(CHUNKS + name, manifest, array.node_id, tuple(array.coords[row].tolist()))
-        if not np.isin(hashes, found).all():
-            raise error_of_difference(f"{run.reader.uri}/{key}", run.state.uri)
-
-
-def _indexed(run: Run, live: Ids, wanted: Ids, left: int = MANIFESTS_READ_MAX) -> Iterator[tuple[str, Ids]]:
-    index = ManifestIndex.load(run.state)
-    for part in index.manifest_parts.values():
-        try:
-            rows = read_manifest_rows(run.state, part)
-        except FormatError:
-            continue  # the mark read its manifests again
-        for manifest, chunks in rows:
-            if not sets.contains(live, sets.of_names([manifest])).all():
-                continue
-            hashes = wanted[sets.contains(chunks.native, wanted)]
-            if len(hashes):
-                yield manifest, hashes
-                left -= 1
-                if not left:
-                    return
-
-
-def _rows(array: ArrayRefs, wanted: Ids) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.flatnonzero((array.kind == NATIVE) & sets.contains(wanted, hashes_of(array.ids)))
-
-
-def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[AbsentChunk]]:
-    there: set[str] = set()
-    gone: dict[str, AbsentChunk] = {}
-    for chunk in chunks:
-        if chunk.key in there or chunk.key in gone:
-            continue
-        if exists(run.reader, chunk.key):
-            there.add(chunk.key)
-        else:
-            gone[chunk.key] = chunk
-    return there, list(gone.values())
-
-
-def _paths(run: Run, most: int = TIPS_READ_MAX) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for tip in sorted({ref.tip for ref in read_history(run.reader).refs})[:most]:
-        key = SNAPSHOTS + tip
-        found |= {node.id: node.path for node in parse_snapshot(run.reader.get(key), key, nodes=True).nodes}
-    return found
 
 
 def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str]:
@@ -386,8 +215,7 @@ def leave_record(run: Run, record: StepRecord) -> None:
 
     Raises:
         ConflictError: another run has replaced it since this run's mark.
-        LeaseHeldError: another run has taken over.
-        OvertakenError: a later try of the step has begun.
+        LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over.
     """
     mark = record.input(MarkOutput)
     if mark.known is None:
@@ -405,15 +233,65 @@ def leave_record(run: Run, record: StepRecord) -> None:
 
 
 def leave_list(run: Run, record: StepRecord) -> None:
-    """Replace the pending list.
-
-    Raises:
-        ConflictError: another run has replaced it.
-        OvertakenError: a later try of the step has begun.
-    """
+    """Replace the pending list; raises as `leave_record`."""
     pending, etag = record.input(ListCandidatesOutput).pending_list
     if pending is None:
         return
     now = run.store_now()
     run.check_right(now)
     store.leave_list(run.state, replace(pending, left_at=now), etag)
+
+
+SAMPLE = 200
+_AT_ONCE = 64
+
+
+def verify(run: Run) -> StepSummary:
+    """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs."""
+    return run.step(VerifyOutput, lambda record: _verify(run, record))
+
+
+def _verify(run: Run, record: StepRecord) -> None:
+    with at_once() as ask:
+        looks = [
+            ask(lambda: [*_lost(run, record, "snapshots")]),
+            ask(lambda: [*_lost(run, record, "manifests")]),
+            ask(lambda: [*_lost_canaries(run, record)]),
+            ask(lambda: [*_still_there(run, record)]),
+        ]
+    problems = [problem for look in looks for problem in look.result()]
+    if problems:
+        record.status = "partial"
+        record.error = FormatError(
+            f"run {run.plan.run_id}: {'; '.join(problems)}. Read the ledger of {run.folder.uri} before the"
+            " next deletion."
+        )
+
+
+def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
+    live = read_hashes(run.folder, record.input(MarkOutput).live(kind))
+    record.counts[f"live_{kind}"] = len(live)
+    if absent := int((~contains(read_listed(run.reader, kind), live)).sum()):
+        yield f"{absent} live {kind} are not in the store"
+
+
+def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
+    sample = record.input(CheckLimitsOutput).read_canaries(run.folder)
+    _, gone = split_canaries(run, sample)
+    record.counts["canaries"] = len(sample)
+    if gone:
+        yield f"{len(gone)} objects that refs need have disappeared since the guards' check, such as {gone[0]}"
+
+
+def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
+    rng = random.Random(run.plan.run_id)
+    keys: list[str] = []
+    for table in run.folder.read_parts(record.input(BulkDeleteOutput).settled):
+        deleted = table.filter(pc.equal(table["outcome"], ledger.DELETED))["address"].to_pylist()
+        keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
+    keys = rng.sample(keys, min(SAMPLE, len(keys)))
+    record.counts["deleted_sample"] = len(keys)
+    there = ordered_map(lambda key: exists(run.reader, key), keys, _AT_ONCE)
+    left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
+    if left:
+        yield f"{len(left)} deleted objects are still there, such as {left[0]}"

@@ -11,15 +11,19 @@ from dredge.approve.settings import (
     approval_setting,
     approvers_setting,
     bytes_limit,
+    clean_every_setting,
     ids_of,
+    inventory_setting,
+    keep_runs_setting,
+    mode_setting,
     objects_limit,
     share_limit,
+    undo_setting,
 )
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
 from dredge.runs.limits import Limits
 from dredge.runs.pending.grace import choose_grace, grace_hours_setting, unsafe_grace_setting
-from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -42,22 +46,14 @@ _URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """Safety margins.
+    """Safety margins."""
 
-    Attributes:
-        clock_skew_seconds_max: largest difference between this machine's clock and the store's.
-        mark_age_hours_max: an older mark cannot be swept.
-        gate_every_seconds: while deleting, interval between a worker's checks of lease and refs.
-        watch_silence_seconds_max: while deleting, workers stop if the driver's last check is older.
-        inventory_days_max: an older inventory is refused. S3 writes them daily or weekly, and may take two days.
-        canary_chunks: chunks of each ref that are looked up by another way before and after deleting.
-    """
-
-    clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = MARK_AGE_HOURS
+    clock_skew_seconds_max: float = 300  # largest difference between this machine's clock and the store's
+    mark_age_hours_max: float = MARK_AGE_HOURS  # an older mark cannot be swept
     lease_seconds: float = 3600
-    gate_every_seconds: float = 3
-    watch_silence_seconds_max: float = 60
+    gate_every_seconds: float = 3  # while deleting, interval between a worker's checks of lease and refs
+    watch_silence_seconds_max: float = 60  # while deleting, workers stop if the driver's last check is older
+    # An older inventory is refused. S3 writes them daily or weekly, and may take two days.
     inventory_days_max: float = 14
     canary_chunks: int = 20
 
@@ -67,28 +63,18 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes with effect on speed and memory only.
-
-    Attributes:
-        refs_per_task: chunk references that a task decodes.
-        ids_per_shard: live ids in a shard (8 bytes each in every worker that lists its range).
-        keys_per_task: expected keys of a listing task; folders are split by the first one or two characters of names.
-        candidate_rows: rows of a candidates part; a sweep task takes one part at a time.
-        delete_keys: keys for the deleter in one call; each group gets a ledger part.
-        threads: requests in flight in a task.
-        counted_layers_max: layers of counts that a run reads; more are united into one.
-        index_parts_max: small parts of the index that a run reads; more are united.
-    """
+    """Sizes with effect on speed and memory only."""
 
     snapshots_per_task: int = 5_000
-    refs_per_task: int = 4_000_000
-    ids_per_shard: int = 8 << 20
+    refs_per_task: int = 4_000_000  # chunk references that a task decodes
+    ids_per_shard: int = 8 << 20  # live ids in a shard (8 bytes each in every worker that lists its range)
+    # Expected keys of a listing task; folders are split by the first one or two characters of names.
     keys_per_task: int = 100_000
     candidate_rows: int = 100_000
-    delete_keys: int = 32_000
-    threads: int = 16
-    counted_layers_max: int = 24
-    index_parts_max: int = 64
+    delete_keys: int = 32_000  # keys for the deleter in one call; each group gets a ledger part
+    threads: int = 16  # requests in flight in a task
+    counted_layers_max: int = 24  # layers of counts that a run reads; more are united into one
+    index_parts_max: int = 64  # small parts of the index that a run reads; more are united
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,23 +89,9 @@ class CollectConfig(Settings):
     uri: str = setting(
         "Repository", "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder.", name="storage"
     )
-    mode: str = setting(
-        "Mode",
-        "`clean` lists every chunk. `optimized` reads the manifests that have become unreferenced since the"
-        " last complete run that was no dry run. `auto` is optimized, with a clean run at intervals. Without"
-        " an earlier complete run, every run is clean.",
-        default=AUTO,
-        choices=(AUTO, OPTIMIZED, CLEAN),
-    )
+    mode: str = mode_setting("lists every chunk", "the manifests that have become unreferenced")
     dry_run: bool = setting("Dry run", "Plan and report, **change and delete nothing**.", default=True)
-    clean_every_days: float = setting(
-        "Days between clean runs",
-        "An `auto` run is clean when the last clean run is this long ago. A clean run finds garbage that"
-        " optimized runs cannot see: chunks without a commit.",
-        default=30.0,
-        minimum=0,
-        maximum=DAYS_MAX,
-    )
+    clean_every_days: float = clean_every_setting(": chunks without a commit")
     min_age_hours: float = setting(
         "Minimum age in hours",
         "Younger objects are kept. Must exceed the longest writing session; at least 24.",
@@ -179,31 +151,11 @@ class CollectConfig(Settings):
         " manifests are read, also unreachable ones, and the objects that they name are kept. Empty: none.",
         default=None,
     )
-    inventory: str | None = setting(
-        "Inventory instead of a listing",
-        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
-        " used), or of parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it"
-        " instead of listing chunks; younger objects wait for the next inventory. Empty: the store is"
-        " listed.",
-        default=None,
-    )
-    undo: str = setting(
-        "Undo",
-        "How deletions can be restored (`dredge icechunk restore`). `versions`: from the versions of the"
-        " bucket. `quarantine`: each object is copied below the run's folder, and the copy is checked,"
-        " before the object is deleted; that takes three more requests for each. `auto`: versions where the"
-        " bucket keeps them, otherwise off.",
-        default=AUTO,
-        choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
-    )
-    keep_runs_days: float | None = setting(
-        "Days that run folders are kept",
-        "Older run folders are removed at the end of a complete run, unless later runs or a restore need"
-        " them; so are superseded counts, notes and parts of the index. Empty: they are kept.",
-        default=90.0,
-        minimum=KEEP_DAYS_MIN,
-        maximum=DAYS_MAX,
-        because="other runs may still read these folders",
+    inventory: str | None = inventory_setting("chunks")
+    undo: str = undo_setting("dredge icechunk")
+    keep_runs_days: float | None = keep_runs_setting(
+        "unless later runs or a restore need them; so are superseded counts, notes and parts of the index. Empty: they"
+        " are kept."
     )
     max_delete_objects: int | None = objects_limit()
     max_delete_bytes: int | None = bytes_limit()

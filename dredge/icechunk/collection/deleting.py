@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, names_of
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
@@ -18,6 +17,7 @@ from dredge.runs.gate import GateConfig
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
 from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.sets.hashes import contains, read_hashes
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import open_deleter
 from dredge.undo.pins import PINNED
@@ -31,22 +31,16 @@ NAMED_BY_KEPT = "named_by_kept"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        gate: conditions before each request.
-        delete_keys: keys for the deleter in one call.
-        alive: sets of objects that became live after the mark, by kind.
-        pinned: restored objects that are kept for now; read again, because a run may have waited.
-        named: objects that kept files of this sweep refer to.
-    """
+    """Payload of all tasks."""
 
     gate: GateConfig
     delete_keys: int
-    alive: dict[str, PartInfo]
-    pinned: tuple[LocatedSet, ...]
+    alive: dict[str, PartInfo]  # sets of objects that became live after the mark, by kind
+    pinned: tuple[
+        LocatedSet, ...
+    ]  # restored objects that are kept for now; read again, because a run may have waited
     undo: str
-    named: tuple[LocatedSet, ...] = ()
+    named: tuple[LocatedSet, ...] = ()  # objects that kept files of this sweep refer to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,4 +102,4 @@ def _alive(
     needed = pa.array([FOLDERS[task.kind] + name for name in task.needed], pa.string())
     found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], needed).to_numpy()
     # A candidate that is no id cannot have come from the listing: it stays.
-    return found | sets.contains(sets.read_ids(folder, config.alive[task.kind]), hashes) | ~is_id
+    return found | contains(read_hashes(folder, config.alive[task.kind]), hashes) | ~is_id

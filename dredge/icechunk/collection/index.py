@@ -28,6 +28,7 @@ import json
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -40,17 +41,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.format.manifests import NamedChunks, named_chunks
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
-from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Hashes, contains, unite, unite_all
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import map_ahead, ordered_map
 
@@ -101,12 +102,9 @@ class ManifestIndex:
     """The parts of the index, and the part of each manifest.
 
     Attributes:
-        snapshot_parts: oldest first.
-        manifest_parts: by name.
         manifests_of: ids of the manifests in each part, by the part's name.
         superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
             unreadable head).
-        unread_heads: heads with a wrong digest or of another version.
         contradicted: snapshots with two different reads.
         left_out: names of unreadable parts of snapshots.
     """
@@ -162,12 +160,8 @@ class ManifestIndex:
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
         replaces: Sequence[str] = (),
     ) -> None:
-        """Write a head for new parts; equal parts get an equal head.
-
-        Args:
-            label: prefix of the head's name.
-            manifests: parts, and the ids in each.
-            replaces: heads that this one replaces.
+        """Write a head for new parts, of manifests with their ids; equal parts get an equal head. `label` is the prefix
+        of its name, `replaces` are the heads that it replaces.
         """
         if not snapshots and not manifests and not replaces:
             return
@@ -219,27 +213,35 @@ def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(from_json(PartInfo, part).name for part in parts)
 
 
+def columns_of(rows: Sequence[SnapshotRow]) -> dict[str, Any]:
+    """The columns of a table of snapshots."""
+    return {
+        "snapshot": pa.array([row.snapshot for row in rows], pa.string()),
+        "manifests": pa.array([list(row.manifests) for row in rows], pa.list_(pa.string())),
+        "refs": pa.array([list(row.refs) for row in rows], pa.list_(pa.int64())),
+    }
+
+
+def rows_of(table: pa.Table) -> list[SnapshotRow]:
+    """The rows of a table of snapshots."""
+    columns = (table[name].to_pylist() for name in ("snapshot", "manifests", "refs"))
+    return [
+        SnapshotRow(snapshot, tuple(manifests), tuple(refs))
+        for snapshot, manifests, refs in zip(*columns, strict=True)
+    ]
+
+
 def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotRow]) -> PartInfo:
     """Write rows of snapshots as a part."""
-    table = pa.table(
-        {
-            "snapshot": pa.array([row.snapshot for row in rows], pa.string()),
-            "manifests": pa.array([list(row.manifests) for row in rows], pa.list_(pa.string())),
-            "refs": pa.array([list(row.refs) for row in rows], pa.list_(pa.int64())),
-        }
-    )
-    return _write(state, f"{PARTS}/{name}.parquet", table)
+    return _put(state, f"{PARTS}/{name}.parquet", parquet_bytes(pa.table(columns_of(rows))), len(rows))
 
 
 def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]:
     """Read a part of snapshots; raises FormatError for a damaged part."""
-    columns = _read(state, part).to_pydict()
-    return [
-        SnapshotRow(snapshot, tuple(manifests), tuple(refs))
-        for snapshot, manifests, refs in zip(
-            columns["snapshot"], columns["manifests"], columns["refs"], strict=True
-        )
-    ]
+    rows = rows_of(read_parquet(_get(state, part)))
+    if len(rows) != part.rows:
+        raise FormatError(f"{part.name} has {len(rows)} rows, {part.rows} were written")
+    return rows
 
 
 def _rows_or_error(state: ObjectReader, part: PartInfo) -> list[SnapshotRow] | DredgeError:
@@ -279,22 +281,11 @@ def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, N
     ]
 
 
-def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
-    return _put(state, name, parquet_bytes(table), table.num_rows)
-
-
 def _put(state: ObjectWriter, name: str, data: bytes, rows: int) -> PartInfo:
     state.put(name, data)
     if (parts := get_part_cache(cache_uri(state))) is not None:
         parts.put(name, data)
     return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
-
-
-def _read(state: ObjectReader, part: PartInfo) -> pa.Table:
-    table = read_parquet(_get(state, part))
-    if table.num_rows != part.rows:
-        raise FormatError(f"{part.name} has {table.num_rows} rows, {part.rows} were written")
-    return table
 
 
 def _get(state: ObjectReader, part: PartInfo) -> bytes:
@@ -375,19 +366,16 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now
         min_age: younger objects are kept for now.
     """
     live, cutoff = live_ids(reader, plan.after), now - min_age
-    counts: dict[str, int] = {}
-    size_bytes = young_objects = young_bytes = 0
-    youngest = cutoff
+    counts, youngest = Counter[str](), cutoff
     for kind, prefix in OBJECT_FOLDERS.items():
-        counts[kind] = 0
         for batch in reader.list(prefix):
             hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
-            found = batch.filter(pa.array(is_id & ~sets.contains(live[kind], hashes)))
+            found = batch.filter(pa.array(is_id & ~contains(live[kind], hashes)))
             young = found.filter(pc.greater_equal(found["last_modified"], pa.scalar(cutoff)))
             counts[kind] += found.num_rows
-            size_bytes += pc.sum(found["size"]).as_py() or 0
-            young_objects += young.num_rows
-            young_bytes += pc.sum(young["size"]).as_py() or 0
+            counts["bytes"] += pc.sum(found["size"]).as_py() or 0
+            counts["young"] += young.num_rows
+            counts["young_bytes"] += pc.sum(young["size"]).as_py() or 0
             if young.num_rows:
                 youngest = max(youngest, pc.max(young["last_modified"]).as_py())
     return Freed(
@@ -395,36 +383,43 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now
         manifests=counts["manifests"],
         chunks=counts["chunks"],
         transaction_logs=counts["transactions"],
-        size_bytes=size_bytes,
-        young_objects=young_objects,
-        young_bytes=young_bytes,
-        all_old_at=youngest + min_age if young_objects else None,
+        size_bytes=counts["bytes"],
+        young_objects=counts["young"],
+        young_bytes=counts["young_bytes"],
+        all_old_at=youngest + min_age if counts["young"] else None,
     )
 
 
-def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
+def read_listed(reader: ObjectReader, kind: str) -> Hashes:
+    """List the ids of a kind of objects."""
+    prefix = OBJECT_FOLDERS[kind]
+    names = (pc.utf8_slice_codeunits(batch["key"], len(prefix)) for batch in reader.list(prefix))
+    return unite([hashes_of_names(found)[0] for found in names])
+
+
+def live_ids(reader: ObjectReader, history: History) -> Mapping[str, Hashes]:
     """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
     named, virtual = named_ids(reader, history)
-    return {kind: sets.unite([ids, virtual]) for kind, ids in named.items()}
+    return {kind: unite([ids, virtual]) for kind, ids in named.items()}
 
 
-def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, sets.Ids], sets.Ids]:
+def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, Hashes], Hashes]:
     """Read the ids in the files of a history by kind, and those in locations of virtual chunks."""
     live = history.live()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
-    of_virtual: list[sets.Ids] = []
+    of_virtual: list[Hashes] = []
 
-    def named_chunks() -> Iterator[sets.Ids]:
+    def named_chunks() -> Iterator[Hashes]:
         for _, found in manifest_rows(reader, refs):
             of_virtual.append(found.virtual)
             yield found.native
 
-    chunks = sets.unite_all(named_chunks())
+    chunks = unite_all(named_chunks())
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     named = {
-        "snapshots": sets.of_names(live),
-        "transactions": sets.of_names(live | pruned),
-        "manifests": sets.of_names(refs),
+        "snapshots": hash_ids(live),
+        "transactions": hash_ids(live | pruned),
+        "manifests": hash_ids(refs),
         "chunks": chunks,
     }
-    return named, sets.unite(of_virtual)
+    return named, unite(of_virtual)

@@ -11,14 +11,14 @@ import numpy as np
 from dredge.approve import output
 from dredge.approve.output import GuardsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
-from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.pending.store import PendingList
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import NamedPart, PartInfo, StepOutput
 from dredge.runs.versions import Version
+from dredge.sets.hashes import Hashes
 from dredge.sets.live import CountedSet
 
 SNAPSHOT_NAMES = "snapshots.json"
@@ -45,15 +45,26 @@ class MarkOutput(StepOutput):
     """All live objects: sorted sets of ids, and figures."""
 
     STEP = "mark"
+    pruned = NamedPart(PRUNED)
+    """Set of the transaction logs in the repo info of spec 2 only."""
+    virtual = NamedPart(VIRTUAL)
+    """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind
+    may have them.
+    """
+    kept_manifests = NamedPart(KEPT_MANIFESTS)
+    """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
+    snapshot_rows = NamedPart(SNAPSHOT_ROWS)
+    """Rows of the live snapshots, for the next run (`run.SNAPSHOTS`)."""
+    new_manifests = NamedPart(NEW_MANIFESTS)
+    """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
+    this run read ("" for an earlier read), and the name of the part of the index with the counted chunks.
+    """
+    snapshot_names = NamedPart(SNAPSHOT_NAMES)
+    """Names of the live snapshots; see `read_live_snapshots`."""
 
     def live(self, kind: str) -> PartInfo:
         """Set of the live ids of a kind: snapshots, transactions or manifests."""
         return self.part(f"{kind}.ids")
-
-    @property
-    def pruned(self) -> PartInfo:
-        """Set of the transaction logs in the repo info of spec 2 only."""
-        return self.part(PRUNED)
 
     @property
     def chunk_bits(self) -> int:
@@ -74,13 +85,6 @@ class MarkOutput(StepOutput):
         return self.parts(_VIRTUAL)
 
     @property
-    def virtual(self) -> PartInfo:
-        """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind
-        may have them.
-        """
-        return self.part(VIRTUAL)
-
-    @property
     def chunks(self) -> int:
         """Number of ids in the sets of live native chunks, with duplicates."""
         return sum(part.rows for part in self.parts(_CHUNKS))
@@ -90,16 +94,6 @@ class MarkOutput(StepOutput):
         """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
         found = self.summary.details.get("counted")
         return None if found is None else from_json(CountedSet, found)
-
-    @property
-    def kept_manifests(self) -> PartInfo:
-        """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
-        return self.part(KEPT_MANIFESTS)
-
-    @property
-    def snapshot_rows(self) -> PartInfo:
-        """Rows of the live snapshots, for the next run (`state.SNAPSHOTS`)."""
-        return self.part(SNAPSHOT_ROWS)
 
     @property
     def old_refs(self) -> set[tuple[str, str]]:
@@ -138,18 +132,6 @@ class MarkOutput(StepOutput):
     def seen(self) -> list[str]:
         """Names of the parts of the index with snapshots read by this run."""
         return list(self.detail("seen"))
-
-    @property
-    def new_manifests(self) -> PartInfo:
-        """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
-        this run read ("" for an earlier read), and the name of the part of the index with the counted chunks.
-        """
-        return self.part(NEW_MANIFESTS)
-
-    @property
-    def snapshot_names(self) -> PartInfo:
-        """Names of the live snapshots; see `read_live_snapshots`."""
-        return self.part(SNAPSHOT_NAMES)
 
 
 def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
@@ -232,7 +214,7 @@ class ListCandidatesOutput(StepOutput):
         return self.parts(OUTSIDE)
 
     @property
-    def absent_chunks(self) -> Ids:
+    def absent_chunks(self) -> Hashes:
         """Some unlisted live chunks, sorted."""
         hashes = self.detail("absent").get("chunks", [])
         return np.sort(np.array([int(digits, 16) for digits in hashes], np.uint64))

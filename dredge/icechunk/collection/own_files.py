@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -37,11 +36,16 @@ from dredge.icechunk.collection.index import (
     write_snapshot_rows,
 )
 from dredge.icechunk.collection.outputs import COUNTED, OwnFilesOutput, StateOutput
-from dredge.icechunk.collection.run import PLAN, Run, parse_plan
-from dredge.icechunk.collection.state import RunState, StateStore, open_base
+from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open_base, parse_plan
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
-from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter, read_recent_versions, remove_own_files
+from dredge.runs.cleanup import (
+    ListedFiles,
+    OwnFilesDeleter,
+    Superseded,
+    read_recent_versions,
+    remove_own_files,
+)
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
@@ -84,20 +88,6 @@ def is_own_file(key: str) -> bool:
     return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
 
 
-@dataclass(slots=True)
-class Superseded:
-    """Removable files, as keys relative to `_dredge`; `folders` has the files of each folder, its plan last."""
-
-    bookkeeping: list[str] = field(default_factory=list)
-    folders: dict[str, list[str]] = field(default_factory=dict)
-    size_bytes: int = 0
-
-    @property
-    def keys(self) -> list[str]:
-        """All files in the order of removal."""
-        return [*self.bookkeeping, *(key for keys in self.folders.values() for key in keys)]
-
-
 def clean_up(run: Run) -> None:
     """Remove unneeded files of a complete run's repository. An error is logged and does not fail the run."""
     if run.plan.config.keep_runs_days is None:
@@ -130,33 +120,25 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed before the versions are read: a file of a version written meanwhile is new, or in the version before.
     places = ("state", COUNTED, "index", PINS, PENDING)
-    listed_now = ordered_map(
-        lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places)
-    )
-    files = dict(zip(places, listed_now, strict=True))
+    listed = ordered_map(lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places))
+    files = ListedFiles.unite(listed)
     with at_once() as ask:
-        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files["state"], "")
+        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files, "")
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
-        of_list = list_superseded_parts(run.state, files[PENDING])
+        of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
-    found = Superseded()
-    found.bookkeeping += _state(files["state"], versions)
-    named = {part.name for state in versions.values() for part in state.counted.parts}
-    found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
-    found.bookkeeping += _index(index.result(), files["index"])
-    found.bookkeeping += of_list
-    found.bookkeeping += ended_pins(pins.result(), files[PINS], "", lambda pin: pin.until < week_ago)
-    sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
-    found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
-    _find_folders(run, now, versions.values(), found)
-    return found
-
-
-def _state(files: ListedFiles, versions: Iterable[str]) -> Iterator[str]:
     # A note on a version is removed with the version.
     kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
-    for place in (VERSIONS, DISTRUSTED):
-        yield from (key for key in files.old(f"{place}/") if key not in kept)
+    kept |= {part.name for state in versions.values() for part in state.counted.parts}
+    found = Superseded()
+    for place in (VERSIONS, DISTRUSTED, COUNTED):
+        found.bookkeeping += [key for key in files.old(f"{place}/") if key not in kept]
+    found.bookkeeping += _index(index.result(), files)
+    found.bookkeeping += of_list
+    found.bookkeeping += ended_pins(pins.result(), files, "", lambda pin: pin.until < week_ago)
+    found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
+    _find_folders(run, now, versions.values(), found)
+    return found
 
 
 def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
@@ -197,10 +179,7 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
 
 
 def compact_index(run: Run, version: Version) -> int:
-    """Unite small parts of the index and forget unneeded parts, if worthwhile.
-
-    Returns:
-        Number of replaced parts of manifests.
+    """Unite small parts of the index and forget unneeded parts, if worthwhile; returns the number of replaced parts.
 
     Raises:
         DredgeError: the state or the index could not be read or written; the index is unchanged.

@@ -1,4 +1,4 @@
-"""Pinned objects, and the objects that they need.
+"""Objects kept without a live snapshot: pinned ones, those of other repositories' virtual chunks, and their needs.
 
 A pin holds restored objects. A restored snapshot needs more: manifests and chunks of snapshots that were live at the
 deletion, and that may have been released since. And a virtual chunk may be a range of a file of any kind.
@@ -7,31 +7,34 @@ deletion, and that may have been released since. And a virtual chunk may be a ra
     manifests ────────────────────────────────────┴→ chunks, and files with virtual chunks
 
 A missing or damaged file among these is no error: a pin makes no object live.
+
+Locations of virtual chunks are not resolved: an id that a location spells is kept. Every manifest file of a referring
+repository counts, with or without a live snapshot: an expiration there can be undone, a commit in progress has written
+its manifests, and refs of spec 1 beside the repo info may reach more.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
-from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import parse_manifest
+from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import ids_in_config
-from dredge.sets.hashes import NONE, Hashes, to_bytes, unite, write_hashes
+from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
+from dredge.icechunk.repository import MANIFESTS, ids_in_config, read_history
+from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import is_archived
 
@@ -48,30 +51,23 @@ def ids_outside_manifests(run: Run) -> set[str]:
     return found | referring.result()
 
 
-def pinned_with_needs(
-    run: Run, mark: MarkOutput, step: str, outside: Collection[str]
-) -> tuple[LocatedSet, ...]:
+def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[tuple[LocatedSet, ...], set[str]]:
     """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
-    need.
-
-    Args:
-        outside: from `ids_outside_manifests`.
+    need; and the ids of `ids_outside_manifests`.
     """
-    pins = run.pinned()
-    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(outside)])
+    with at_once() as ask:
+        asked = ask(run.pinned)
+        outside = ids_outside_manifests(run)
+    pins, virtual = asked.result(), unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
     if not pins and not len(virtual):
-        return ()
+        return (), outside
     held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
     held |= {_CHUNKS + name for name in outside}
-    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
+    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held)), outside
 
 
 def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:
-    """Write hashes of the keys of some snapshots and manifests, and of the objects that these need.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+    """Write hashes of the keys of some snapshots and manifests, and of the objects that these need."""
     needed = _needed(run, kept, passes_archived)
     digest = hashlib.sha256(to_bytes(needed)).hexdigest()[:16]
     return LocatedSet(
@@ -95,13 +91,13 @@ def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
 
 
 def _held(
-    run: Run, mark: MarkOutput, kind: str, pins: Sequence[LocatedSet], virtual: sets.Ids
+    run: Run, mark: MarkOutput, kind: str, pins: Sequence[LocatedSet], virtual: Hashes
 ) -> Iterator[str]:
-    live = sets.NONE if kind == OVERWRITTEN else sets.read_ids(run.folder, mark.live(kind))
+    live = NONE if kind == OVERWRITTEN else read_hashes(run.folder, mark.live(kind))
     for batch in run.reader.list(FOLDERS[kind]):
         ids, is_id = hashes_of_names(names_of(kind, batch["key"]))
         (held,) = in_any(pins, [hash64(batch["key"])], its_shards_only=True)
-        held |= is_id & sets.contains(virtual, ids) & ~sets.contains(live, ids)
+        held |= is_id & contains(virtual, ids) & ~contains(live, ids)
         yield from batch["key"].filter(pa.array(held)).to_pylist()
 
 
@@ -137,3 +133,48 @@ def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
         if not is_archived(error):
             raise
         raise NotFoundError(str(error)) from None
+
+
+_AT_ONCE = 16
+
+
+def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | None = None) -> set[str]:
+    """Return the ids that locations of virtual chunks of other repositories spell.
+
+    Reads every live snapshot and every manifest of each.
+
+    Raises:
+        DredgeError: one of them cannot be read; what it names is unknown.
+    """
+    found: set[str] = set()
+    for uri in repositories:
+        reader = open_reader(uri, options)
+        try:
+            history = read_history(reader)
+            refs = refs_by_manifest(snapshot_rows(reader, sorted(history.live())))
+            names = {*refs, *_listed(reader)}
+            for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), _AT_ONCE):
+                found.update(ids)
+            found |= ids_in_config(reader)
+        except DredgeError as error:
+            error.add_note(f"{uri} is named in referring_repositories")
+            raise
+    return found
+
+
+def _listed(reader: ObjectReader) -> set[str]:
+    names = {
+        key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
+    }
+    return {name for name in names if is_id(name)}
+
+
+def _read_referring(reader: ObjectReader, refs: Mapping[str, int], manifest: str) -> set[str]:
+    key = MANIFESTS + manifest
+    try:
+        data = reader.get(key)
+    except NotFoundError:
+        if manifest in refs:
+            raise
+        return set()  # collected there since the listing
+    return ids_in_locations(data, key, refs=refs.get(manifest))

@@ -1,15 +1,15 @@
-"""The report of a run, from the results of its steps."""
+"""The report of a run, and its question to an approver, from the results of its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from dredge.approve.output import approval_inputs
-from dredge.approve.question import approval_text
+from dredge.approve.question import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
 from dredge.approve.question import what_to_do as about_approval
+from dredge.approve.records import Asked
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.outputs import (
@@ -25,9 +25,9 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import duration_text, size_text
 from dredge.runs.report import ReportRow
-from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.results import RunResults, StepResult
+from dredge.runs.summary import StepOutput
 from dredge.runs.versions import OPTIMIZED
-from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
 
 _BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
@@ -49,6 +49,12 @@ _STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 type Totals = dict[str, dict[str, int]]
 
 UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
+_KEPT = {
+    "young": "younger than the cutoff",
+    "waiting": "unreachable; waits for another run",
+    "spared": "unreachable; this run keeps all of its kind",
+    "pinned": "restored and kept for now, or part of it is a virtual chunk",
+}
 _SWEPT = {
     "deleted": "unreachable",
     "missing": "did not exist any more",
@@ -57,33 +63,17 @@ _SWEPT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    outputs: tuple[type[StepOutput], ...]
-    summaries: Mapping[str, StepSummary]
-    failures: Mapping[str, dict[str, Any]]
-
-    def output[O: StepOutput](self, output: type[O]) -> O | None:
-        summary = self.summaries.get(output.STEP)
-        return None if summary is None else output.of(summary)
-
-    @property
-    def deleted_objects(self) -> int:
-        swept = self.output(BulkDeleteOutput)
-        return 0 if swept is None else swept.deleted_objects
-
-
 def build_report(run: Run) -> dict[str, Any]:
     """Make `report.json` from the results of a run."""
-    plan, left = run.plan, _read(run)
-    asked = left.output(ApproveOutput)
-    guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
-    listed = left.output(ListCandidatesOutput)
+    plan, left = run.plan, RunResults.read(run.folder, _outputs(run), run.plan.dry_run)
+    asked = left.of(ApproveOutput)
+    guards, swept = left.of(CheckLimitsOutput), left.of(BulkDeleteOutput)
+    listed = left.of(ListCandidatesOutput)
     kinds = {kind: _figures(left, kind) for kind in FOLDERS}
     outcome = _outcome(left, plan.config.dry_run)
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     pending = {} if listed is None else listed.pending
-    mark = left.output(MarkOutput)
+    mark = left.of(MarkOutput)
     young = 0 if mark is None else mark.counts["young_snapshots"]
     return {
         "format": 1,
@@ -105,16 +95,25 @@ def build_report(run: Run) -> dict[str, Any]:
                 None, (_headline(outcome, totals, plan.config.after is not None), describe_waiting(pending))
             )
         ),
-        "what_to_do": _what_to_do(outcome, bool(left.failures)),
-        "facts": [*_facts(run, left), *list_waiting_facts(pending), *facts_of_mode(run, listed)],
+        "what_to_do": _what_to_do(outcome, left.failed is not None),
+        "facts": [*_facts(run, left), *list_waiting_facts(pending), *_mode(run, listed)],
         **totals,
         "pending": pending,
-        "counts": {f"pending_{unit}": figure for unit, figure in pending.get("waiting", {}).items()},
+        "counts": {
+            f"{name}_{unit}": figure
+            for name, figures in (
+                ("deletable", totals["candidates"]),
+                ("deleted", totals["deleted"]),
+                ("failed", totals["failed"]),
+                ("pending", pending.get("waiting", {})),
+            )
+            for unit, figure in figures.items()
+        },
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
             to_json(row)
             for kind, figures in kinds.items()
-            for row in rows_of_kind(
+            for row in _rows(
                 kind,
                 figures,
                 plan.config.dry_run,
@@ -122,11 +121,11 @@ def build_report(run: Run) -> dict[str, Any]:
                 pending.get("by_kind", {}).get(kind),
             )
         ],
-        "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
+        "problems": [result.problem for result in left.steps.values() if result.problem],
         "failures": [] if swept is None else swept.failures,
-        "warnings": [warning for summary in left.summaries.values() for warning in summary.warnings],
+        "warnings": [warning for summary in left.summaries for warning in summary.warnings],
         "findings": [] if guards is None else guards.findings,
-        "steps": [_step(left, output.STEP) for output in left.outputs],
+        "steps": [_step(result) for result in left.steps.values()],
     }
 
 
@@ -137,30 +136,11 @@ def _outputs(run: Run) -> tuple[type[StepOutput], ...]:
         return (*_BEFORE, *_AFTER)
 
 
-def _read(run: Run) -> _Left:
-    outputs = _outputs(run)
-    summaries: dict[str, StepSummary] = {}
-    failures: dict[str, dict[str, Any]] = {}
-
-    def read(step: str) -> tuple[StepSummary | None, dict[str, Any] | None]:
-        done = run.folder.read_summary(step)
-        failure = run.folder.read_open_failure(step, done)
-        return done or run.folder.read_incomplete(step), failure
-
-    steps = [output.STEP for output in outputs]
-    for step, (summary, failure) in zip(steps, ordered_map(read, steps, len(steps)), strict=True):
-        if summary is not None:
-            summaries[step] = summary
-        if failure is not None:
-            failures[step] = failure
-    return _Left(outputs, summaries, failures)
-
-
-def _figures(left: _Left, kind: str) -> dict[str, int]:
+def _figures(left: RunResults, kind: str) -> dict[str, int]:
     start = f"{kind}_"
     return {
         name.removeprefix(start): value
-        for output in (left.output(ListCandidatesOutput), left.output(BulkDeleteOutput))
+        for output in (left.of(ListCandidatesOutput), left.of(BulkDeleteOutput))
         if output is not None
         for name, value in output.counts.items()
         if name.startswith(start)
@@ -174,18 +154,21 @@ def _sum(kinds: Mapping[str, Mapping[str, int]], what: str) -> dict[str, int]:
     }
 
 
-def _outcome(left: _Left, dry_run: bool) -> str:
+def _outcome(left: RunResults, dry_run: bool) -> str:
     def status(output: type[StepOutput]) -> str:
-        return left.summaries[output.STEP].status if output.STEP in left.summaries else ""
+        found = left.of(output)
+        return "" if found is None else found.summary.status
 
+    swept = left.of(BulkDeleteOutput)
+    deleted = 0 if swept is None else swept.deleted_objects
     if status(BulkDeleteOutput) == "partial":
         return "partial"
     for output in (CheckLimitsOutput, ApproveOutput):
-        if status(output) in _STOPPED and not left.deleted_objects:
+        if status(output) in _STOPPED and not deleted:
             return status(output)
-    if left.failures:
-        return "partial" if left.deleted_objects else "failed"
-    if any(output.STEP not in left.summaries for output in left.outputs):
+    if left.failed is not None:
+        return "partial" if deleted else "failed"
+    if any(result.summary is None for result in left.steps.values()):
         return "unfinished"
     return "dry_run" if dry_run else "success"
 
@@ -213,8 +196,8 @@ def _what_to_do(outcome: str, has_failures: bool) -> str:
     return "Read the errors below; then start a new run." if has_failures else ""
 
 
-def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
-    plan, mark, asked = run.plan, left.output(MarkOutput), left.output(ApproveOutput)
+def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
+    plan, mark, asked = run.plan, left.of(MarkOutput), left.of(ApproveOutput)
     facts = [
         ("Repository", plan.uri),
         ("Spec version", str(plan.spec_version)),
@@ -252,23 +235,21 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
     return facts
 
 
-def _step(left: _Left, step: str) -> dict[str, Any]:
-    summary, failed = left.summaries.get(step), step in left.failures
-    if summary is None:
-        status = "failed" if failed else "not done"
-        return {"step": step, "status": status, "seconds": "", "figures": "", "counts": {}}
-    shown = {name: value for name, value in summary.counts.items() if value}
+def _step(result: StepResult) -> dict[str, Any]:
+    summary = result.summary
+    counts = {} if summary is None else dict(summary.counts)
     return {
-        "step": step,
-        "status": "failed" if failed and summary.status == "success" else summary.status,
-        "seconds": round(summary.seconds, 1),
-        "figures": ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in shown.items()),
-        "counts": dict(summary.counts),
+        "step": result.step,
+        "status": result.status,
+        "seconds": "" if summary is None else round(summary.seconds, 1),
+        "figures": ", ".join(
+            f"{name.replace('_', ' ')} {value:,}" for name, value in counts.items() if value
+        ),
+        "counts": counts,
     }
 
 
-def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
-    """Lines about the mode of a run: objects that it could not find, and objects that earlier runs missed."""
+def _mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
     plan = run.plan
     facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
     if plan.mode == OPTIMIZED:
@@ -302,19 +283,13 @@ def _last_clean(run: Run) -> str:
     return f"; the last one was {age} before this run ({state.clean_run_id})"
 
 
-def rows_of_kind(
+def _rows(
     kind: str,
     figures: Mapping[str, int],
     dry_run: bool,
     released: int = 0,
     waits: Mapping[str, Any] | None = None,
 ) -> Iterator[ReportRow]:
-    """Rows of a kind.
-
-    Args:
-        released: number of unneeded objects kept with all their objects for their age.
-        waits: `by_kind` of the pending list's figures.
-    """
     if not figures:
         return
     yield from _kept(kind, figures, released, "" if waits is None else _when(waits))
@@ -335,33 +310,18 @@ def _when(waits: Mapping[str, Any]) -> str:
 
 
 def _kept(kind: str, figures: Mapping[str, int], released: int, when: str) -> Iterator[ReportRow]:
-    young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
-    foreign = figures.get("foreign", 0)
-    pinned = figures.get("pinned_objects", 0)
-    waiting = figures.get("waiting_objects", 0)
-    live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
-    live -= young + foreign + spared + pinned + released
+    shown = ("young", "spared", "pinned")
+    live = figures.get("listed_objects", 0) - figures.get("found_objects", 0) - figures.get("foreign", 0)
+    live -= released + sum(figures.get(f"{what}_objects", 0) for what in shown)
     if live:
         yield _row(kind, "kept", "needed", live, None if released else _live_bytes(figures))
     if released:
         yield _row(kind, "kept", "released, younger than the cutoff", released, None)
-    if young:
-        yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
-    if waiting:
-        why = f"unreachable; waits for another run{when}"
-        yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
-    if spared:
-        why = "unreachable; this run keeps all of its kind"
-        yield _row(kind, "kept", why, spared, figures["spared_bytes"])
-    if pinned:
-        yield _row(
-            kind,
-            "kept",
-            "restored and kept for now, or part of it is a virtual chunk",
-            pinned,
-            figures["pinned_bytes"],
-        )
-    if foreign:
+    for what, why in _KEPT.items():
+        if objects := figures.get(f"{what}_objects", 0):
+            verdict, more = ("waiting", when) if what == "waiting" else ("kept", "")
+            yield _row(kind, verdict, why + more, objects, figures[f"{what}_bytes"])
+    if foreign := figures.get("foreign", 0):
         yield _row(kind, "kept", "not an Icechunk name", foreign, None)
 
 
@@ -374,3 +334,56 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
 
 def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
     return ReportRow(NAMES[kind], verdict, why, objects, size_bytes)
+
+
+_STAYS = {
+    "pinned": "restored, and kept for now",
+    "spared": "this run keeps all of its kind",
+    "young": "younger than the cutoff",
+    "waiting": "waits for another run",
+}
+"""Figures of unreachable objects that a question shows as staying."""
+
+
+def make_question(run: Run, asked: Asked, report: str) -> Question:
+    """Write the question of a run, and extend its lease for the time of the answer; `report` is the URI of its page."""
+    repository = f"Icechunk repository {run.plan.uri}"
+    return word_question(run, asked, repository, _lines(run, asked, report), report)
+
+
+def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
+    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
+    if guards is None or listed is None:  # another try does these steps again, and will ask
+        return
+    yield from first_lines(run, asked, run.plan.uri, guards, report)
+    yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
+    yield from _stays(listed)
+
+
+def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
+    summary = run.folder.read_summary(output.STEP)
+    return None if summary is None else output.of(summary)
+
+
+def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
+    examples: list[str] = []
+    for part in listed.candidates(kind)[:1]:
+        examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
+    return {
+        "why": f"unreachable {NAMES[kind]}",
+        "objects": listed.count(kind, "candidates_objects"),
+        "bytes": listed.count(kind, "candidates_bytes"),
+        "examples": [{"address": address} for address in examples],
+    }
+
+
+def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
+    found = {
+        why: (listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes"))
+        for figure, why in _STAYS.items()
+    }
+    if any(objects for objects, _ in found.values()):
+        yield "\n### Unreachable objects that stay\n"
+    for why, (objects, size_bytes) in found.items():
+        if objects:
+            yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"

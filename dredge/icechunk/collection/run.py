@@ -1,34 +1,179 @@
-"""The plan of a collection (`plan.json`), and an opened run: plan, folder and stores."""
+"""The plan of a collection (`plan.json`), the state of earlier runs, and an opened run: plan, folder and stores.
+
+An optimized run lists no chunks. It relies on this: for every chunk of any manifest, at least one of these is true
+after a complete run:
+
+    counted (a live manifest has it) · in a manifest file that will be listed as garbage · not old enough
+
+`dredge.runs.versions` explains how versions of the state are written and replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
-from dredge.errors import ConfigError, NotFoundError
+import pyarrow as pa
+
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.index import cache_uri
-from dredge.icechunk.collection.state import Base, open_base
-from dredge.icechunk.expiration.kept_refs import plan_for
+from dredge.icechunk.collection.index import SnapshotRow, cache_uri, columns_of, rows_of
+from dredge.icechunk.collection.witness.record import FORGET_LOST
+from dredge.icechunk.expiration.plan import plan_for
+from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
 from dredge.inventory.manifest import Inventory
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.parts import cache_parts
 from dredge.runs.payload import from_versioned
+from dredge.runs.pending import store
 from dredge.runs.run import PlannedRun
-from dredge.runs.versions import CLEAN, Version
-from dredge.sets.live import LocatedSet
-from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.runs.summary import PartInfo
+from dredge.runs.versions import CLEAN, Current, Version, VersionStore
+from dredge.sets.live import CountedSet, LocatedSet
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.ways import UndoWay
+
+STATE_FORMAT = 3
+"""Rises with the index's format when counts must be made again."""
+
+SNAPSHOTS = pa.schema(
+    [
+        pa.field("snapshot", pa.string(), nullable=False),
+        pa.field("parent", pa.string()),
+        pa.field("flushed_at", pa.int64()),
+        pa.field("etag", pa.string()),
+        pa.field("manifests", pa.list_(pa.string()), nullable=False),
+        pa.field("refs", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+"""Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
+spec 2, with parents in the repo info).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The state after a run. It has names and digests of files, not their contents."""
+
+    uri: str
+    spec_version: int
+    run_id: str
+    run_uri: str
+    fencing: int  # number of its lease; later runs have higher numbers
+    previous: str  # run with the state below this one; "" for a clean run
+    mode: str
+    started_at: datetime
+    cutoff: datetime
+    clean_run_id: str
+    clean_at: datetime
+    optimized_runs: int  # runs since the last clean run
+    chunk_objects: int  # chunks in the store in the last clean run
+    # File of the live snapshots, with their parents and manifests (`SNAPSHOTS`), in the run's folder.
+    snapshots: PartInfo
+    virtual: PartInfo  # set of the ids in locations of virtual chunks, and perhaps of some earlier ones
+    counted: CountedSet  # number of live manifests by chunk, in the folder of lease and index
+    contradicted: tuple[str, ...]  # snapshots with two different reads; they have the manifests of both
+    seen: tuple[str, ...]  # names of the parts of the index in these snapshots; other parts were not compared
+    format: int = STATE_FORMAT
+
+
+class StateStore(VersionStore[RunState]):
+    """Reads the state and moves it on."""
+
+    def parse(self, value: Mapping[str, Any]) -> RunState:
+        """Parse a state; raises FormatError."""
+        return from_versioned(RunState, value, STATE_FORMAT)
+
+    def current(self, uri: str, spec_version: int) -> Current[RunState]:
+        """Read the newest state, and check whether a run may build on it.
+
+        A copied, moved or upgraded repository has no usable state: an upgrade changes its live objects.
+        """
+        place = uri.rstrip("/")
+        return self.find({"uri": lambda found: found.rstrip("/") == place, "spec_version": spec_version})
+
+    def files(self, state: RunState) -> Iterator[tuple[RunFolder, PartInfo]]:
+        """All files of a state, with their folders."""
+        folder = RunFolder(open_writer(state.run_uri, self._options), state.run_id)
+        yield from ((folder, part) for part in (state.snapshots, state.virtual))
+        counted = RunFolder(self.writer, state.run_id)
+        yield from ((counted, part) for part in state.counted.parts)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The state of an earlier run, and that run's folder."""
+
+    state: RunState
+    folder: RunFolder
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return self.folder.read_part(self.state.snapshots).cast(SNAPSHOTS)
+
+    @cached_property
+    def rows(self) -> dict[str, SnapshotRow]:
+        """Live snapshots of that run by id."""
+        return {row.snapshot: row for row in rows_of(self._table)}
+
+    @property
+    def known(self) -> KnownSnapshots:
+        """Parents of snapshot files of spec 1, with the tags of those files."""
+        names = ("snapshot", "parent", "flushed_at", "etag")
+        found = KnownSnapshots()
+        for snapshot, parent, flushed_at, etag in zip(
+            *(self._table[name].to_pylist() for name in names), strict=True
+        ):
+            if etag is not None:
+                found.entries[snapshot] = (etag, SnapshotEntry(snapshot, parent, flushed_at, ""))
+        return found
+
+
+def snapshots_table(rows: Iterable[SnapshotRow], known: KnownSnapshots) -> pa.Table:
+    """Make the table of live snapshots; `known` has the parents with a proving tag."""
+    kept = list(rows)
+    proved: Mapping[str, tuple[str, SnapshotEntry]] = known.entries
+    entries = [proved.get(row.snapshot) for row in kept]
+    columns = columns_of(kept) | {
+        "parent": [None if found is None else found[1].parent_id for found in entries],
+        "flushed_at": [None if found is None else found[1].flushed_at for found in entries],
+        "etag": [None if found is None else found[0] for found in entries],
+    }
+    return pa.table(columns, schema=SNAPSHOTS)
+
+
+def open_base(version: Version, state: ObjectWriter, options: StorageOptions | None) -> Base:
+    """Open a version of the state; raises FormatError for a damaged state."""
+    try:
+        found = StateStore(state, options).load(version)
+    except (NotFoundError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"{version.name}, the state below this run, is damaged: {error}. Nothing was deleted. Start a clean run."
+        ) from None
+    return Base(found, RunFolder(open_writer(found.run_uri, options), found.run_id))
+
+
+def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> store.Stored:
+    """Read the pending list of a repository, and check whether a run may use it; `life` is id and time of the root
+    snapshot, "" for not checked. Raises RefusedError if a newer version of Dredge wrote it.
+    """
+    said = max((consent.at for consent in read_consents(state, FORGET_LOST)), default=None)
+    why = "a person has accepted a refused state since"
+    return store.read_list(
+        state, store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why), now
+    )
+
 
 PLAN = "plan.json"
 FORMAT = 2
@@ -36,31 +181,21 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
-    """The plan of a run; written once, without secrets.
+    """The plan of a run; written once, without secrets."""
 
-    Attributes:
-        run_id: descending xid of the store's time: newer runs sort first.
-        created_at: the store's time.
-        cutoff: only objects last modified strictly before this are candidates.
-        mode: "clean" or "optimized".
-        state: state of earlier runs; an optimized run builds on it.
-        state_etag: of the pointer to it; None without a pointer.
-        inventory: is read instead of a listing of chunks; None lists them.
-    """
-
-    run_id: str
+    run_id: str  # descending xid of the store's time: newer runs sort first
     uri: str
     spec_version: int
     run_uri: str
     created_at: datetime
-    cutoff: datetime
+    cutoff: datetime  # only objects last modified strictly before this are candidates
     mode: str
     why_mode: str
-    state: Version | None
-    state_etag: str | None
+    state: Version | None  # state of earlier runs; an optimized run builds on it
+    state_etag: str | None  # of the pointer to it; None without a pointer
     lease: LeaseGrant
     config: CollectConfig
-    inventory: Inventory | None = None
+    inventory: Inventory | None = None  # is read instead of a listing of chunks; None lists them
     undo: UndoWay = field(default_factory=UndoWay)
     kind: Literal["icechunk"] = "icechunk"
     format: int = FORMAT
@@ -92,11 +227,7 @@ def parse_plan(value: object) -> CollectionPlan:
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
-    """Read the plan of a run.
-
-    Raises:
-        ConfigError: there is no run.
-    """
+    """Read the plan of a run; ConfigError if there is no run."""
     try:
         return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
@@ -156,23 +287,13 @@ class Run(PlannedRun[CollectionPlan]):
         return sets_of(active_pins(self.state, self.store_now()))
 
     def read_history(self, known: KnownSnapshots | None = None) -> History:
-        """Read the history, in a dry run after its planned expiration; `known` has parents of snapshots (spec 1).
-
-        Raises:
-            NotFoundError: no repository.
-            FormatError: an important file is missing or damaged.
-            RefusedError: main is missing, or the history cannot be expired by time.
-        """
+        """Read the history, in a dry run after its planned expiration; raises as `repository.read_history`."""
         if known is None and self.base is not None:
             known = self.base.known
         return self.after_plan(read_history(self.reader, known=known))
 
     def after_plan(self, history: History) -> History:
-        """The history after the planned expiration of a dry run, or unchanged.
-
-        Raises:
-            RefusedError: it cannot be expired by time.
-        """
+        """The history after the planned expiration of a dry run, or unchanged; raises as `plan_for`."""
         after = self.plan.config.after
         if after is None:
             return history

@@ -29,8 +29,7 @@ from dredge.icechunk.collection.outputs import (
 )
 from dredge.icechunk.collection.own_files import clean_up, keep_small
 from dredge.icechunk.collection.report import build_report
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import RunState, StateStore
+from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
 from dredge.runs.steps import StepRecord, check_chain, collect_links
@@ -142,12 +141,8 @@ def _figures(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def advance_state(run: Run) -> StepSummary | None:
-    """Write the state for the next run.
-
-    Returns:
-        The step's summary; None for a run with kept kinds, a dry run, or an optimized run without a usable pending
-            list:
-        the next run builds on the same state as this one.
+    """Write the state for the next run; None for a run with kept kinds, a dry run, or an optimized run without a usable
+    pending list: the next run builds on the same state as this one.
 
     Raises:
         RefusedError: a step is incomplete, or the inputs do not belong together.

@@ -1,4 +1,4 @@
-"""The steps of a collection, in order.
+"""The steps of a collection, in order; the plan of a run, and the continuation of a stopped local run.
 
     plan = plan_collection(config)     plan.json; later steps need only its run_uri
     run = Run.open(plan.run_uri)
@@ -17,43 +17,56 @@ Every step is idempotent: it returns its stored summary if it is complete and it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import logging
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.approve.question import EXAMPLES_MAX, Question, first_lines, kinds, word_question
-from dredge.approve.records import AIRFLOW, TIME_OUT, Asked, Decision
+from dredge.approve.question import Question
+from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
 from dredge.approve.step import Approvals, given_back
+from dredge.errors import DredgeError
 from dredge.icechunk.collection.bulk_delete import bulk_delete
-from dredge.icechunk.collection.check_limits import check_limits
+from dredge.icechunk.collection.check_limits import check_limits, verify
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.outputs import (
     REPORT,
     ApproveOutput,
     BulkDeleteOutput,
-    CheckLimitsOutput,
-    ListCandidatesOutput,
     SaveReportOutput,
 )
-from dredge.icechunk.collection.planning import (
-    check_resumable,
-    is_local,
-    plan_collection,
-    reopen_run,
-    resume_run,
+from dredge.icechunk.collection.report import build_report, make_question
+from dredge.icechunk.collection.run import (
+    PLAN,
+    CollectionPlan,
+    Run,
+    RunState,
+    StateStore,
+    find_list,
+    read_plan,
 )
-from dredge.icechunk.collection.report import build_report
-from dredge.icechunk.collection.run import CollectionPlan, Run
 from dredge.icechunk.collection.save_report import save_report, write_report
-from dredge.icechunk.collection.verify import verify
-from dredge.runs.clock import Clock, utc_now
+from dredge.icechunk.maintenance import RUNS, make_lease, open_state
+from dredge.icechunk.repository import spec_version
+from dredge.inventory.manifest import Inventory, find_inventory
+from dredge.runs import run as shared
+from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
-from dredge.runs.rendering import size_text
-from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.lease import LeaseGrant, hand_over
+from dredge.runs.payload import to_json
+from dredge.runs.run import local_holder
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.storage import StorageOptions
+from dredge.runs.versions import CLEAN, choose_mode
+from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import at_once
+from dredge.storage.probe import demand_conditions
+from dredge.undo.deletions import Deletions, read_deletions
+from dredge.undo.ways import choose_way
+from dredge.xid import new_descending_xid
 
 __all__ = [
     "AIRFLOW",
@@ -63,37 +76,18 @@ __all__ = [
     "Decision",
     "Question",
     "Run",
-    "answer",
-    "approve",
     "bulk_delete",
     "check_limits",
-    "check_resumable",
-    "collect",
-    "find_garbage",
-    "is_local",
     "list_candidates",
     "mark",
-    "plan_collection",
-    "put_question",
-    "read_report",
-    "release_lease",
-    "reopen_run",
-    "resume_run",
-    "run_steps",
     "save_report",
-    "to_its_end",
     "verify",
 ]
 
+log = logging.getLogger("dredge")
+
 _APPROVALS = Approvals(ApproveOutput)
 approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
-
-_STAYS = {
-    "pinned": "restored, and kept for now",
-    "spared": "this run keeps all of its kind",
-    "young": "younger than the cutoff",
-    "waiting": "waits for another run",
-}
 
 
 def collect(
@@ -102,22 +96,14 @@ def collect(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Do a whole collection, and return its report.
-
-    Raises:
-        DredgeError: a step failed; the report was written, and the lease released.
-    """
+    """Do a whole collection, and return its report; a failed step raises its error after the report was written."""
     plan = plan_collection(config, options=options, clock=clock)
     run = Run.open(plan.run_uri, options, clock, plan)
     return to_its_end(run, runner or LocalRunner())
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
-    """Do the remaining steps of a local run, write its report, and release its lease unless it awaits an answer.
-
-    Raises:
-        DredgeError: a step failed.
-    """
+    """Do the remaining steps of a local run, write its report, and release its lease unless it awaits an answer."""
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
         with closing_with(lambda: save_report(run), "the report"):
@@ -126,11 +112,7 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
 
 
 def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps up to verify, and return the summary of bulk_delete.
-
-    Raises:
-        DredgeError: a step failed; a second call continues there.
-    """
+    """Do the remaining steps up to verify; returns the summary of bulk_delete. After an error call it again."""
     find_garbage(run, runner)
     approve(run)
     swept = bulk_delete(run, runner)
@@ -140,32 +122,20 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps up to the guards, and return the summary of check_limits. Never deletes.
-
-    Raises:
-        DredgeError: a step failed; a second call continues there.
-    """
+    """Do the remaining steps up to the guards; returns the summary of check_limits. A second call continues."""
     mark(run, runner)
     list_candidates(run, runner)
     return check_limits(run)
 
 
 def put_question(run: Run) -> Question:
-    """Write the question of a run that awaits approval, and its report so far.
-
-    Raises:
-        RefusedError: the run has no question.
-        LeaseHeldError: another run has taken over.
-    """
-    return make_question(run, SaveReportOutput.of(write_report(run)).page)
+    """Write the question of a run that awaits approval, and its report so far; RefusedError without a question."""
+    asked = find_question(run)
+    return make_question(run, asked, SaveReportOutput.of(write_report(run)).page)
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read `report.json`.
-
-    Raises:
-        NotFoundError: there is no report yet.
-    """
+    """Read `report.json`; NotFoundError without one."""
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
 
@@ -179,52 +149,143 @@ def _deleted_text(objects: int) -> str:
     return f"{objects:,} objects were deleted." if objects else ""
 
 
-def make_question(run: Run, report: str) -> Question:
-    """Write the question of a run, and extend its lease for the time of the answer.
+def plan_collection(
+    config: CollectConfig,
+    lease: LeaseGrant | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> CollectionPlan:
+    """Plan a run, and write `plan.json` into a new run folder.
 
     Raises:
-        RefusedError: the run has no question.
-        LeaseHeldError: another run has taken over.
+        NotFoundError: no repository.
+        FormatError: the inventory is damaged.
+        ConfigError: there is no such inventory, or the store does not support the undo way of the config.
+        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or incomplete.
+        LeaseHeldError: another run works on the repository.
     """
-    asked = find_question(run)
-    repository = f"Icechunk repository {run.plan.uri}"
-    return word_question(run, asked, repository, _lines(run, asked, report), report)
+    version = spec_version(open_reader(config.uri, options))
+    state = open_state(config.uri, options)
+    store = StoreClock(state, clock)
+    now, _ = compare_store(store, clock, config.safety.clock_skew_seconds_max)
+    demand_conditions(state)
+    run_id = new_descending_xid(now)
+    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
+    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+    try:
+        plan = _plan(config, version, run_id, now, grant, state, options)
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+    except DredgeError:
+        if lease is None:  # the caller has no grant to release
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
+    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
+    return plan
 
 
-def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
-    if guards is None or listed is None:  # another try does these steps again, and will ask
-        return
-    yield from first_lines(run, asked, run.plan.uri, guards, report)
-    yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
-    yield from _stays(listed)
+def _plan(
+    config: CollectConfig,
+    version: int,
+    run_id: str,
+    now: datetime,
+    grant: LeaseGrant,
+    state: ObjectWriter,
+    options: StorageOptions | None,
+) -> CollectionPlan:
+    run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
+    with at_once() as ask:
+        way = ask(choose_way, config.undo, config.uri, run_uri, options)
+        records, stored = ask(read_deletions, state), ask(find_list, state, config.uri, now)
+        current = StateStore(state, options).current(config.uri, version)
+    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if mode != CLEAN and current.state is not None:
+        if other := _swept_since(records.result(), current.state):
+            mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
+        elif (pending := stored.result()).pending is None:
+            mode, why = CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
+    if current.problem:
+        log.error(
+            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
+        )
+    log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
+    inventory, undo = _inventory(config, mode, now, options), way.result()
+    log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
+    return CollectionPlan(
+        run_id=run_id,
+        uri=config.uri,
+        spec_version=version,
+        run_uri=run_uri,
+        created_at=now,
+        cutoff=_cutoff(now, config, inventory),
+        mode=mode,
+        why_mode=why,
+        state=None if current.state is None else current.version,
+        state_etag=current.etag,
+        lease=grant,
+        config=config,
+        inventory=inventory,
+        undo=undo,
+    )
 
 
-def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
-    summary = run.folder.read_summary(output.STEP)
-    return None if summary is None else output.of(summary)
+def _swept_since(records: Deletions, base: RunState) -> str | None:
+    """A run with deletions after another run and without a state: chunks in the other run's counts may be missing."""
+    later = (found.run_id for found in records.found if found.at >= base.started_at)
+    unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
+    return next((run_id for run_id in (*later, *unread) if run_id != base.run_id), None)
 
 
-def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
-    examples: list[str] = []
-    for part in listed.candidates(kind)[:1]:
-        examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
-    return {
-        "why": f"unreachable {NAMES[kind]}",
-        "objects": listed.count(kind, "candidates_objects"),
-        "bytes": listed.count(kind, "candidates_bytes"),
-        "examples": [{"address": address} for address in examples],
-    }
+def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
+    # Objects written after the inventory's start wait for the next inventory.
+    latest = now - timedelta(seconds=config.min_age_seconds)
+    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
 
 
-def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
-    found = {why: _total(listed, figure) for figure, why in _STAYS.items()}
-    if any(objects for objects, _ in found.values()):
-        yield "\n### Unreachable objects that stay\n"
-    for why, (objects, size_bytes) in found.items():
-        if objects:
-            yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"
+def _inventory(
+    config: CollectConfig, mode: str, now: datetime, options: StorageOptions | None
+) -> Inventory | None:
+    if config.inventory is None or mode != CLEAN:
+        return None
+    age_max = timedelta(days=config.safety.inventory_days_max)
+    found = find_inventory(config.inventory, config.uri, now, age_max, options).source
+    log.info("chunks of %s are read from inventory %s, begun %s", config.uri, found.uri, found.created_at)
+    return found
 
 
-def _total(listed: ListCandidatesOutput, figure: str) -> tuple[int, int]:
-    return listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes")
+def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
+    """Let a planned collection continue under a new lease of the same holder; False for a run of another holder or
+    another repository, or after a later lease. Raises ConfigError if there is no run.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
+        return False
+    log.info("run %s continues under lease number %d", plan.run_id, grant.fencing)
+    return True
+
+
+def is_local(run: Run) -> bool:
+    """Whether a run has no orchestrator."""
+    return shared.is_local(run.plan)
+
+
+def check_resumable(run: Run) -> None:
+    """Check whether a local run could continue; read-only. Raises as `dredge.runs.run.check_resumable`."""
+    plan = run.plan
+    shared.check_resumable(
+        run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
+    )
+
+
+def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
+    """Take the lease of a local run again, and open the run; raises as `dredge.runs.run.resume_local`."""
+    run = Run.open(run_uri, options, clock)
+    plan = run.plan
+    shared.resume_local(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),
+        lambda grant: resume_run(run_uri, plan.uri, grant, options),
+    )
+    return Run.open(run_uri, options, clock)

@@ -15,18 +15,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.absent import PRESENT
 from dredge.icechunk.collection.check_again import open_swept, refuse_alarmed
-from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.pinned import ids_outside_manifests
-from dredge.icechunk.collection.planning import plan_collection
-from dredge.icechunk.collection.run import Run, read_plan
-from dredge.icechunk.collection.state import StateStore
-from dredge.icechunk.collection.steps import find_garbage
-from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.collection.run import Run, StateStore, read_plan
+from dredge.icechunk.collection.steps import find_garbage, plan_collection
+from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
@@ -35,7 +32,7 @@ from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.runs.versions import CLEAN
-from dredge.sets.hashes import Hashes, unite, write_hashes
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo import purge as purging
@@ -90,21 +87,21 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
             for kind, folder in FOLDERS.items():
                 of_kind = rows.filter(pc.starts_with(rows["address"], folder))
                 ids, is_id = hashes_of_names(names_of(kind, of_kind["address"].combine_chunks()))
-                stays = sets.contains(live[kind], ids) & is_id
+                stays = contains(live[kind], ids) & is_id
                 found.append(np.sort(of_kind["hash"].to_numpy()[stays]))
     part = write_hashes(purge.folder, "live-0.u64", unite(found))
     return LiveSet((LocatedSet(purge.folder.uri, ShardedSet(0, {0: part})),))
 
 
-def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, sets.Ids]:
+def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, Hashes]:
     summary = marked.folder.read_summary(MarkOutput.STEP)
     assert summary is not None
     output = MarkOutput.of(summary)
     parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
     parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
-    virtual = sets.unite([sets.read_ids(marked.folder, output.virtual), sets.of_names(outside)])
+    virtual = unite([read_hashes(marked.folder, output.virtual), hash_ids(outside)])
     return {
-        kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
+        kind: unite([virtual, *(read_hashes(marked.folder, part) for part in parts.get(kind, ()))])
         for kind in FOLDERS
     }
 
@@ -116,14 +113,7 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore the deletions of a run.
-
-    Raises:
-        ConfigError: there is no such run, or no deleted object matches.
-        NotFoundError: there is no repository.
-        LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be restored; the others were.
-    """
+    """Restore the deletions of a run; raises as `dredge.undo.restore.restore`."""
     return restoring.restore(collected_of(config.repository, options), config, runner, holder, options, clock)
 
 
@@ -134,15 +124,7 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Delete old copies and old versions of earlier runs.
-
-    Raises:
-        ConfigError: there is no such run.
-        NotFoundError: there is no repository.
-        LeaseHeldError: another run works on the repository.
-        UnavailableError: some could not be deleted; the others were.
-        FormatError: a pin cannot be read.
-    """
+    """Delete old copies and old versions of earlier runs; raises as `dredge.undo.purge.purge`."""
     collected = collected_of(config.repository, options)
     holder = holder or f"purge {new_xid(clock())}"
     if config.dry_run:
@@ -159,11 +141,7 @@ def purge(
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
-    """Describe a repository for `dredge.undo`.
-
-    Raises:
-        NotFoundError: there is no repository.
-    """
+    """Describe a repository for `dredge.undo`; NotFoundError if there is none."""
     spec_version(open_reader(uri, options))  # before a write: refuse a place without a repository
     return Collected(
         repository=uri,

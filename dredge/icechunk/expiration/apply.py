@@ -1,34 +1,45 @@
 """Expire a repository: in place on spec 1, through the library on spec 2.
 
-Each change of the repo info keeps the state before it in `overwritten/`, so the library's result is compared exactly
-with the plan, even with commits in between: from the stored state before the expiration the plan is made again, and
-its result must equal the stored state after it, snapshot by snapshot.
+In place ("update A in place", the design document's left algorithm), each edit replaces a snapshot file by the same
+file with another parent, if the file is unchanged since its read. Id, path, header and time stay. Newer snapshots are
+edited first, so at every moment each ref has its old history or its new one. Edits are independent: after a kill
+between any two, the repository is valid and another run finishes. No object is deleted; expired refs are deleted last.
+
+Through the library, each change of the repo info keeps the state before it in `overwritten/`, so the library's result
+is compared exactly with the plan, even with commits in between: from the stored state before the expiration the plan is
+made again, and its result must equal the stored state after it, snapshot by snapshot.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 
-from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError
+from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.expiration.in_place import Applied, expire_in_place
-from dredge.icechunk.expiration.kept_refs import kept_refs
-from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
-from dredge.icechunk.expiration.stored import record_applied
+from dredge.icechunk.expiration.plan import Applied, Edit, ExpirationPlan, plan_for
+from dredge.icechunk.expiration.restore import record_applied
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, Operation, RepoInfo, parse_repo_info
+from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
-from dredge.icechunk.repository import history_of, read_history, read_repo_info, spec_version, with_restamped
+from dredge.icechunk.repository import (
+    SNAPSHOTS,
+    history_of,
+    read_history,
+    read_ref,
+    read_repo_info,
+    spec_version,
+    with_restamped,
+)
 from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, check_clocks, utc_now
 from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
-from dredge.storage import ObjectReader, StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
@@ -49,51 +60,42 @@ def expire(
     Raises:
         ConfigError: a rule without support for this spec, or a naive threshold.
         LeaseHeldError: another run works on the repository.
-        RefusedError: the store's clock and this machine's differ too much; and see `expire_in_place` and
+        RefusedError: the store's clock and this machine's differ too much, or as in `expire_in_place` and
             `expire_by_library`.
         FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
     version, rule = spec_version(reader), expiration.rule
-
-    def kept(history: History) -> frozenset[str]:
-        return kept_refs(reader, history, expiration, utc_now())
-
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
+
+    def plan(history: History) -> ExpirationPlan:
+        return plan_for(reader, history, expiration, utc_now())
+
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         # With a clock ahead, snapshots expire too early and young refs look old.
         ahead = (store_clock(open_state(uri, options), "") - utc_now()).total_seconds()
         check_clocks(ahead, CLOCK_SKEW_SECONDS_MAX)
+        library = cache(lambda: open_library(uri, options))
         if version == 1:
-            library = cache(lambda: open_library(uri, options))
             applied = expire_in_place(
                 open_writer(uri, options),
-                expiration.instant,
-                rule=rule or "spec_v1",
-                delete_expired_branches=expiration.delete_expired_branches,
-                delete_expired_tags=expiration.delete_expired_tags,
-                kept_refs=kept,
+                plan,
                 approved_digest=approved_digest,
-                before_refs=library,
-                delete_ref=lambda ref: delete_ref(library(), ref),
+                delete_ref=lambda: partial(delete_ref, library()),
             )
         else:
-            repository = open_library(uri, options)
+            library()  # before the plan: without credentials nothing is planned
+            keeps_some = expiration.keep_refs or expiration.keep_refs_younger_hours
             applied = expire_by_library(
                 reader,
                 lambda older_than, branches, tags: expire_with_library(
-                    repository, older_than, delete_branches=branches, delete_tags=tags
+                    library(), older_than, delete_branches=branches, delete_tags=tags
                 ),
-                expiration.instant,
-                delete_expired_branches=expiration.delete_expired_branches,
-                delete_expired_tags=expiration.delete_expired_tags,
+                plan,
                 approved_digest=approved_digest,
-                kept_refs=kept,
                 # The library deletes all expired refs or none, so where some are kept they are deleted by name.
-                delete_ref=(lambda ref: delete_ref(repository, ref))
-                if expiration.keep_refs or expiration.keep_refs_younger_hours
-                else None,
+                delete_ref=partial(delete_ref, library()) if keeps_some else None,
             )
         _note(uri, applied, options)
         return record_applied(uri, expiration, applied, utc_now(), options)
@@ -114,57 +116,32 @@ class OutcomeDiffersError(RefusedError):
     kind = "outcome_differs"
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """An expiration in the repository's record."""
-
-    before: History
-    after: History
-    newest: Operation | None
-
-
 type Expire = Callable[[datetime, bool, bool], set[str]]
 
 
 def expire_by_library(
     reader: ObjectReader,
     expire: Expire,
-    threshold: datetime,
+    plan_for: Callable[[History], ExpirationPlan],
     *,
-    delete_expired_branches: bool = False,
-    delete_expired_tags: bool = False,
     approved_digest: str | None = None,
-    kept_refs: Callable[[History], Collection[str]] = lambda _: (),
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
     """Plan an expiration of spec 2, apply it through the library, and compare.
 
     Args:
-        kept_refs: labels of refs never to delete.
         delete_ref: deletes one ref. Expired refs are deleted by name first, and the library deletes none.
 
     Raises:
         RefusedError: the approved plan is outdated, or the repository is not online.
         PartialError: the library expired, and the credentials do not allow to read its record.
-        OutcomeDiffersError: the library's result differs from the plan, or goes beyond the approval; with the
-            snapshots.
+        OutcomeDiffersError: the result differs from the plan, or goes beyond the approval; with the snapshots.
     """
     history = read_history(reader)
     if history.spec_version != 2:
         raise ConfigError(f"{reader.uri}: has spec version {history.spec_version}, not 2")
     if history.availability != "online":
         raise RefusedError(f"{reader.uri}: the repository is {history.availability}. Nothing was changed.")
-
-    def plan_for(state: History) -> ExpirationPlan:
-        return plan_expiration(
-            state,
-            threshold,
-            rule="spec_v2",
-            delete_expired_branches=delete_expired_branches,
-            delete_expired_tags=delete_expired_tags,
-            kept_refs=kept_refs(state),
-        )
-
     plan = plan_for(history)
     if approved_digest is not None and plan.digest != approved_digest:
         raise RefusedError(
@@ -182,17 +159,21 @@ def expire_by_library(
         if plan.is_empty:
             return Applied(plan, (), gone, before=before)
     by_library = delete_ref is None
-    released = expire(threshold, delete_expired_branches and by_library, delete_expired_tags and by_library)
+    released = expire(
+        plan.threshold,
+        plan.delete_expired_branches and by_library,
+        plan.delete_expired_tags and by_library,
+    )
     with partial_after(
         lambda: f"Before that, the library's expiration released {len(released):,} snapshots."
     ):
-        run = _recorded(reader)
+        before_it, after, newest = _recorded(reader)
     unapproved: list[str] = []
-    if run.before.digest != plan.before.digest:
-        plan = plan_for(run.before)
+    if before_it.digest != plan.before.digest:
+        plan = plan_for(before_it)
     if approved_digest is not None and plan is not asked:
         unapproved = _beyond(plan, asked)
-    differences = differ(plan, run.after, released)
+    differences = differ(plan, after, released)
     if differences:
         shown = "; ".join(differences[:NAMED_AT_MOST])
         raise OutcomeDiffersError(
@@ -209,7 +190,7 @@ def expire_by_library(
         plan,
         tuple(edit.snapshot for edit in plan.edits),
         plan.refs_deleted or gone,
-        before=before or run.newest,
+        before=before or newest,
     )
 
 
@@ -280,14 +261,15 @@ def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str
     return found
 
 
-def _recorded(reader: ObjectReader) -> _Run:
+def _recorded(reader: ObjectReader) -> tuple[History, History, Operation | None]:
+    # The history before and after the last expiration, and the newest operation before it.
     info = parse_repo_info(reader.get(REPO_KEY))
     place = next((row for row, update in enumerate(info.updates) if update.kind == "expiration ran"), None)
     if place is None:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
     before = _backup(reader, _name_before(info, place))
-    return _Run(with_restamped(reader, history_of(before)), history_of(after), before.newest)
+    return with_restamped(reader, history_of(before)), history_of(after), before.newest
 
 
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:
@@ -295,3 +277,113 @@ def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: names no backup of the state before the expiration")
     key = OVERWRITTEN + name
     return parse_repo_info(reader.get(key), key)
+
+
+ATTEMPTS = 5
+
+
+def expire_in_place(
+    writer: ObjectWriter,
+    plan_for: Callable[[History], ExpirationPlan],
+    *,
+    approved_digest: str | None = None,
+    delete_ref: Callable[[], Callable[[Ref], None]],
+) -> Applied:
+    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile.
+
+    Args:
+        delete_ref: returns the function that deletes a ref; called only if the plan deletes some.
+
+    Raises:
+        ConfigError: a rule without support for spec 1.
+        RefusedError: the approved plan is outdated, or the repository kept changing.
+        FormatError: an important file is missing or damaged.
+        PartialError: some edits were made, and the store does not allow the rest.
+    """
+    edited: list[str] = []
+    gone: list[Ref] = []
+    conflict: ConflictError | None = None
+    with partial_after(lambda: _what_changed(edited, gone)):
+        for attempt in range(1, ATTEMPTS + 1):
+            history = read_history(writer)
+            if history.spec_version != 1:
+                raise ConfigError(f"{writer.uri}: has spec version {history.spec_version}, not 1")
+            plan = plan_for(history)
+            if plan.rule not in ("document", "spec_v1"):
+                raise ConfigError(f"rule {plan.rule} cannot be applied to spec 1: choose document or spec_v1")
+            if approved_digest is not None and plan.digest != approved_digest:
+                raise RefusedError(
+                    f"{writer.uri}: changed since the plan {approved_digest[:12]} was approved. {len(edited)}"
+                    " edits were made, each leaves a valid history. No object was deleted. Plan again."
+                )
+            try:
+                for edit in _newest_first(plan):
+                    if apply_edit(writer, edit):
+                        edited.append(edit.snapshot)
+                if plan.refs_deleted:
+                    delete = delete_ref()
+                for ref in plan.refs_deleted:
+                    _drop_ref(writer, ref, delete)
+                    gone.append(ref)
+            except ConflictError as error:
+                log.info("%s: %s; planning again", writer.uri, error)
+                conflict = error
+                continue
+            return Applied(plan, tuple(edited), tuple(gone), attempt)
+    raise RefusedError(
+        f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
+        f"{len(edited)} snapshots were edited and history is valid. Try again with fewer writers."
+    )
+
+
+def _what_changed(edited: Sequence[str], gone: Sequence[Ref]) -> str:
+    if not edited and not gone:
+        return ""
+    return (
+        f"Before that, {len(edited):,} snapshots were edited and {len(gone):,} refs deleted; history is valid. Run"
+        " again for the rest."
+    )
+
+
+def _newest_first(plan: ExpirationPlan) -> list[Edit]:
+    # A path may have two edited snapshots: the cut, and below it the tip of an expired tag. With the cut first, the
+    # path changes from old to new at once, and later edits below it have no effect on it.
+    return sorted(plan.edits, key=lambda edit: -plan.before.snapshots[edit.snapshot].flushed_at)
+
+
+def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
+    """Give a snapshot its new parent; returns whether the file was replaced (it may have had that parent already).
+
+    Raises:
+        ConflictError: the file has another parent than in the plan, or changed during the edit.
+        FormatError: the file is damaged.
+    """
+    key = SNAPSHOTS + edit.snapshot
+    try:
+        # The tag first: if the file changes before the read, the write below fails.
+        etag = writer.stat(key).etag
+        data = writer.get(key)
+    except NotFoundError:
+        raise ConflictError(f"snapshot {edit.snapshot} is missing") from None
+    parent = parse_snapshot(data, key).parent_id
+    if parent == edit.new_parent:
+        return False
+    if parent != edit.old_parent:
+        raise ConflictError(
+            f"snapshot {edit.snapshot} has the parent {parent}, the plan knew {edit.old_parent}"
+        )
+    if etag is None:
+        raise RefusedError(
+            f"{writer.uri}/{key}: this store gives no tags, so a conditional write is not possible"
+        )
+    writer.put_if_match(key, with_parent(data, key, edit.new_parent), etag)
+    return True
+
+
+def _drop_ref(writer: ObjectWriter, ref: Ref, delete_ref: Callable[[Ref], None]) -> None:
+    tip = read_ref(writer, ref.kind, ref.name)
+    if tip is None:
+        return
+    if tip != ref.tip:
+        raise ConflictError(f"{ref.label} moved from {ref.tip} to {tip}")
+    delete_ref(ref)

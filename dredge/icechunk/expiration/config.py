@@ -68,17 +68,10 @@ class ExpireConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiration:
-    """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection.
+    """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection."""
 
-    Attributes:
-        threshold: ISO 8601 with its zone; snapshots strictly older are expired.
-        rule: "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec.
-        keep_refs: names or globs of refs to keep, separated by commas.
-        keep_refs_younger_hours: refs created or moved less than this ago are kept.
-    """
-
-    threshold: str
-    rule: str | None = None
+    threshold: str  # ISO 8601 with its zone; snapshots strictly older are expired
+    rule: str | None = None  # "document", "spec_v1" or "spec_v2"; None is the library's rule for the spec
     delete_expired_branches: bool = False
     delete_expired_tags: bool = False
     keep_refs: str | None = None
@@ -86,11 +79,7 @@ class Expiration:
 
     @classmethod
     def from_config(cls, config: ExpireConfig, now: datetime) -> Expiration:
-        """Fix the threshold of a configured expiration.
-
-        Raises:
-            ConfigError: `older_than` cannot be read, or is in the future.
-        """
+        """Fix the threshold of a configured expiration; raises as `parse_older_than`."""
         found = asdict(config)
         del found["older_than"], found["estimate"]
         return cls(threshold=parse_older_than(config.older_than, now).isoformat(), **found)
@@ -102,11 +91,7 @@ class Expiration:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a duration such as `30d`, `12h` or `1w2d`.
-
-    Raises:
-        ConfigError: not a duration.
-    """
+    """Parse a duration such as `30d`, `12h` or `1w2d`; raises ConfigError."""
     words = text.strip()
     if not _DURATION.fullmatch(words):
         raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")

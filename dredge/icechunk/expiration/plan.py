@@ -9,16 +9,22 @@ import hashlib
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.icechunk.expiration.rules import Request, rule_named
+from dredge.icechunk.collection.witness.record import OperationsLog, list_ref_files
+from dredge.icechunk.expiration.config import Expiration
+from dredge.icechunk.expiration.rules import RULES, Request
+from dredge.icechunk.format.repo_info import Operation
 from dredge.icechunk.format.snapshots import instant, micros
 from dredge.icechunk.history import MAIN, History, Ref
+from dredge.icechunk.repository import read_repo_info
+from dredge.storage import ObjectReader
 
-__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]
+__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "instant", "plan_expiration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The unreachable objects after the expiration.
-
-    Attributes:
-        young_objects: objects among them younger than the minimum age.
-        all_old_at: time at which the last of these reaches the minimum age; None without one.
-    """
+    """The unreachable objects after the expiration, and when the last of the young ones reaches the minimum age."""
 
     snapshots: int
     manifests: int
@@ -130,8 +131,7 @@ class ExpirationPlan:
             "edited": [asdict(edit) for edit in self.edits],
             "refs_deleted": [ref.label for ref in self.refs_deleted],
             "refs": [
-                {"ref": change.ref.label, "tip": change.ref.tip, **_without_ref(change)}
-                for change in self.refs
+                {**asdict(change), "ref": change.ref.label, "tip": change.ref.tip} for change in self.refs
             ],
         }
         if self.frees is not None:
@@ -148,13 +148,16 @@ class ExpirationPlan:
         return json.dumps(self.as_json(), indent=2)
 
 
-def _without_ref(change: RefChange) -> dict[str, Any]:
-    return {name: value for name, value in asdict(change).items() if name != "ref"}
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of an application."""
 
-
-def default_rule(history: History) -> str:
-    """Name of the library's rule for a repository's spec version."""
-    return "spec_v1" if history.spec_version == 1 else "spec_v2"
+    plan: ExpirationPlan
+    edited: tuple[str, ...]
+    refs_deleted: tuple[Ref, ...]
+    attempts: int = 1
+    before: Operation | None = None  # spec 2: the newest operation before it
+    expiration_id: str = ""  # id of its record, for a restore; "" without a change
 
 
 def plan_expiration(
@@ -177,11 +180,14 @@ def plan_expiration(
     """
     if threshold.utcoffset() is None:
         raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone; give an aware time")
-    name = rule or default_rule(history)
-    apply = rule_named(name)
+    name = rule or f"spec_v{history.spec_version}"
+    if name not in RULES:
+        raise ConfigError(f"unknown expiration rule {name!r}: choose one of {', '.join(RULES)}")
     history.check()
     kept = frozenset(kept_refs)
-    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags, kept))
+    outcome = RULES[name](
+        history, Request(micros(threshold), delete_expired_branches, delete_expired_tags, kept)
+    )
     edits = tuple(
         Edit(snapshot, history.snapshots[snapshot].parent_id or "", parent)
         for snapshot, parent in sorted(outcome.edits.items())
@@ -250,3 +256,58 @@ class _Depths:
             depth += 1
             self.known[snapshot] = depth
         return self.known[tip]
+
+
+def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now: datetime) -> ExpirationPlan:
+    """Plan an expiration of a history; changes nothing, and raises as `plan_expiration`. `now`: ages of refs count back
+    from here.
+    """
+    return plan_expiration(
+        history,
+        expiration.instant,
+        rule=expiration.rule,
+        delete_expired_branches=expiration.delete_expired_branches,
+        delete_expired_tags=expiration.delete_expired_tags,
+        kept_refs=kept_refs(reader, history, expiration, now),
+    )
+
+
+def kept_refs(
+    reader: ObjectReader, history: History, expiration: Expiration, now: datetime
+) -> frozenset[str]:
+    """Return the labels of refs in `keep_refs` or younger than `keep_refs_younger_hours`; of unknown age, all refs."""
+    if not (expiration.delete_expired_branches or expiration.delete_expired_tags):
+        return frozenset()
+    globs = [glob.strip() for glob in (expiration.keep_refs or "").split(",") if glob.strip()]
+    named = {
+        ref.label
+        for ref in history.refs
+        # A name may hold characters of globs itself.
+        if any(name == glob or fnmatchcase(name, glob) for glob in globs for name in (ref.name, ref.label))
+    }
+    if not expiration.keep_refs_younger_hours:
+        return frozenset(named)
+    since = micros(now - timedelta(hours=expiration.keep_refs_younger_hours))
+    if history.spec_version == 1:
+        files = list_ref_files(reader).items()
+        return frozenset(named | {":".join(ref) for ref, (_, at) in files if micros(at) >= since})
+    moved = _moved_since(reader, since)
+    return frozenset(named | ({ref.label for ref in history.refs} if moved is None else moved))
+
+
+def _moved_since(reader: ObjectReader, since: int) -> set[str] | None:
+    """Spec 2: return the labels of refs that were created or moved since a time (microseconds); None if unknown.
+
+    The whole chain of the log counts: the repo info has only the newest operations.
+    """
+    found: set[str] = set()
+    for update in OperationsLog(reader, read_repo_info(reader)):
+        if update.updated_at < since:
+            return found
+        if update.kind == "repository migrated":
+            return None  # entries before it have the times of snapshots, not of refs
+        if update.label is not None:
+            found.add(update.label)
+        if update.kind == "repository initialised":
+            return found
+    return None

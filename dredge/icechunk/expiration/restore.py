@@ -1,41 +1,44 @@
-"""Undo an expiration of spec 2: restore the earlier repo info, byte for byte.
+"""Stored plans, the records of applied expirations, and the undo of an expiration of spec 2.
 
+    <repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.html    a plan, for the report and for approval
+    <repository>/_dredge/expirations/<id>/applied.json                      the applied expiration, for its restore
+
+An undo restores the earlier repo info, byte for byte.
 Each change of the repo info first copies it to `overwritten/`, so the earlier bytes still exist. They are restored only
 if no other operation followed the expiration, and if every object of the old history still exists.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-
-import pyarrow.compute as pc
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import named_ids
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.index import named_ids, read_listed
 from dredge.icechunk.collection.witness.record import FORGET_LOST, read_known
-from dredge.icechunk.expiration.stored import AppliedExpiration, read_applied
+from dredge.icechunk.expiration.config import Expiration
+from dredge.icechunk.expiration.drawing import draw_plan, plan_page
+from dredge.icechunk.expiration.plan import Applied, ExpirationPlan
 from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
 from dredge.icechunk.history import History
-from dredge.icechunk.ids import hashes_of_names
-from dredge.icechunk.maintenance import open_state, right_to_work
+from dredge.icechunk.maintenance import EXPIRATIONS, open_state, right_to_work
 from dredge.icechunk.repository import history_of, spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.consents import record_consent
+from dredge.runs.payload import from_json, to_json
+from dredge.sets.hashes import contains
 from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
-from dredge.xid import new_xid
+from dredge.storage.parallel import ordered_map
+from dredge.xid import new_descending_xid, new_xid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """The outcome of a restored expiration.
-
-    Attributes:
-        snapshots: snapshots in the history again.
-        refs: labels of restored refs.
-    """
+    """The outcome of a restored expiration: snapshots in the history again, and labels of restored refs."""
 
     snapshots: int
     refs: tuple[str, ...]
@@ -49,11 +52,6 @@ def restore_expiration(
     clock: Clock = utc_now,
 ) -> Restored:
     """Undo an expiration of spec 2. A repeated restore changes nothing.
-
-    Args:
-        expiration_id: printed by the expiration, and listed by `dredge icechunk runs`.
-        holder: of the lease; None is this restore alone.
-        options: None reads the environment.
 
     Raises:
         ConfigError: no such expiration, or one of spec 1.
@@ -132,12 +130,7 @@ def _demand_objects(reader: ObjectReader, history: History) -> None:
         raise _collected(reader.uri, str(error)) from None
     # Without transaction logs: the first snapshot has none, and a collection deletes snapshots before their logs.
     for kind in ("snapshots", "manifests", "chunks"):
-        prefix = OBJECT_FOLDERS[kind]
-        present = [
-            hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))[0]
-            for batch in reader.list(prefix)
-        ]
-        if absent := int((~sets.contains(sets.unite(present), needed[kind])).sum()):
+        if absent := int((~contains(read_listed(reader, kind), needed[kind])).sum()):
             raise _collected(reader.uri, f"{absent:,} {kind} are missing")
 
 
@@ -162,3 +155,75 @@ def _drop_copies(uri: str, names: Collection[str], options: StorageOptions | Non
 
 def _labels(info: RepoInfo) -> set[str]:
     return {ref.label for ref in history_of(info).refs}
+
+
+PAGE = "plan.html"
+APPLIED = "applied.json"
+_AT_ONCE = 16
+
+
+def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
+    """Write a plan as data, text and page into a folder named by the time; returns its URI. Newer plans sort first."""
+    state = open_state(uri, options)
+    folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
+    state.put(f"{folder}/plan.txt", draw_plan(plan).encode())
+    state.put(f"{folder}/{PAGE}", plan_page(uri, plan).encode())
+    state.put(f"{folder}/plan.json", plan.dumps().encode())
+    return f"{state.uri}/{folder}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedExpiration:
+    """The record of an applied expiration; newer ids sort first. A payload."""
+
+    expiration_id: str
+    at: datetime
+    expiration: Expiration
+    released: int  # number of released snapshots
+    refs_deleted: tuple[str, ...]  # labels of deleted refs
+    # Spec 2: kind and time (microseconds since 1970) of the newest operation before it; None on spec 1.
+    before: tuple[str, int] | None = None
+
+
+def record_applied(
+    uri: str, expiration: Expiration, applied: Applied, now: datetime, options: StorageOptions | None = None
+) -> Applied:
+    """Write the record of an applied expiration with a change; returns the outcome with the record's id."""
+    if applied.plan.is_empty and not applied.refs_deleted:
+        return applied
+    record = AppliedExpiration(
+        expiration_id=new_descending_xid(now),
+        at=now,
+        expiration=expiration,
+        released=len(applied.plan.released),
+        refs_deleted=tuple(ref.label for ref in applied.refs_deleted),
+        before=applied.before,
+    )
+    data = json.dumps(to_json(record), indent=1, sort_keys=True).encode()
+    open_state(uri, options).put(f"{EXPIRATIONS}/{record.expiration_id}/{APPLIED}", data)
+    return replace(applied, expiration_id=record.expiration_id)
+
+
+def read_applied(uri: str, expiration_id: str, options: StorageOptions | None = None) -> AppliedExpiration:
+    """Read the record of an applied expiration; ConfigError if there is none."""
+    state = open_state(uri, options)
+    try:
+        data = state.get(f"{EXPIRATIONS}/{expiration_id}/{APPLIED}")
+    except NotFoundError:
+        raise ConfigError(
+            f"{uri}: no expiration {expiration_id} is on record. `dredge icechunk runs` lists them."
+        ) from None
+    return from_json(AppliedExpiration, json.loads(data))
+
+
+def list_applied(uri: str, limit: int, options: StorageOptions | None = None) -> list[AppliedExpiration]:
+    """List the records of applied expirations, newest first; a `limit` of 0 is all."""
+
+    def read(folder: str) -> AppliedExpiration | None:
+        with suppress(ConfigError):  # a folder with a plan only
+            return read_applied(uri, folder.rstrip("/").rpartition("/")[2], options)
+        return None
+
+    folders = open_state(uri, options).list_level(f"{EXPIRATIONS}/").folders
+    found = (record for record in ordered_map(read, folders, _AT_ONCE) if record is not None)
+    return list(islice(found, limit or None))

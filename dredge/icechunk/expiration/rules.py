@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from dredge.errors import ConfigError
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import MAIN, History, Ref
 
@@ -131,17 +130,6 @@ def spec_v2(history: History, request: Request) -> Outcome:
 
 
 RULES: dict[str, Rule] = {"document": document, "spec_v1": spec_v1, "spec_v2": spec_v2}
-
-
-def rule_named(name: str) -> Rule:
-    """Find a rule.
-
-    Raises:
-        ConfigError: an unknown rule.
-    """
-    if name not in RULES:
-        raise ConfigError(f"unknown expiration rule {name!r}: choose one of {', '.join(RULES)}")
-    return RULES[name]
 
 
 class _Walker:

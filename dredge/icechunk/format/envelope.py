@@ -152,13 +152,8 @@ def _decompress(data: bytes, name: str, limits: ReadLimits) -> tuple[int, npt.ND
 
 
 def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:
-    """Walk a zstd frame without decoding it.
-
-    Returns:
-        An upper bound of the decoded size: exact for raw and repeated blocks, 128 KiB for a compressed block; at most
-            the
-        size that the frame declares.
-
+    """Walk a zstd frame without decoding it, and return an upper bound of the decoded size: exact for raw and repeated
+    blocks, 128 KiB for a compressed block; at most the size that the frame declares.
 
     Source: RFC 8878, sections 3.1.1 and 3.1.1.2.
     """

@@ -34,18 +34,17 @@ from dredge.icechunk.ids import (
     ID_BYTES,
     ID_CHARS,
     NODE_ID_BYTES,
-    distinct,
     encode_id,
     hashes_of_names,
 )
 from dredge.process import need
+from dredge.sets.hashes import NONE, Hashes, unite
 
 LOCATION_BYTES_MAX = 1 << 16
 _BATCH = 1 << 16
 _ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode())
 
 DIMENSIONS_MAX = 256
-_NONE = np.empty(0, np.uint64)
 __all__ = [
     "INLINE",
     "NATIVE",
@@ -106,19 +105,17 @@ _DICTIONARY, _ALGORITHM = 2, 3
 _LOCATION, _PACKED = 5, 8
 """Slots of a chunk reference."""
 
-type _Hashes = npt.NDArray[np.uint64]
-
 
 class NamedChunks(NamedTuple):
     """The chunks of a manifest: the first 64 bits of their ids, sorted and distinct."""
 
-    native: _Hashes
-    virtual: _Hashes = _NONE
+    native: Hashes
+    virtual: Hashes = NONE
 
     @property
-    def all(self) -> _Hashes:
+    def all(self) -> Hashes:
         """The union of both sets."""
-        return distinct(np.concatenate(self), in_runs=True) if len(self.virtual) else self.native
+        return unite([*self]) if len(self.virtual) else self.native
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +196,7 @@ def named_chunks(
     """Read the chunks of a manifest."""
     native, virtual = _named(data, name, refs, limits, loop)
     hashes, _ = hashes_of_names(pa.array(sorted(virtual), pa.string()))
-    return NamedChunks(distinct(native), distinct(hashes))
+    return NamedChunks(unite([native]), unite([hashes]))
 
 
 def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[str]:
@@ -209,7 +206,7 @@ def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[
 
 def _named(
     data: bytes, name: str, refs: int | None, limits: ReadLimits, loop: Callable[..., int] | None
-) -> tuple[_Hashes, set[str]]:
+) -> tuple[Hashes, set[str]]:
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
     vectors = [vector for _, vector in _arrays(buffer, limits)]

@@ -1,12 +1,21 @@
-"""The repo info of spec 2: every ref, every snapshot with parent and time, and the log of operations.
+"""The refs of spec 1, and the repo info of spec 2: every ref, every snapshot with parent and time, and the log of
+operations.
 
-It is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has the names of
-those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
+The repo info is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has
+the names of those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
+
+Spec 1 has a small JSON file for each branch or tag:
+
+    refs/branch.<name>/ref.json           {"snapshot":"<id>"}, replaced by a conditional write
+    refs/tag.<name>/ref.json              the same, written once
+    refs/tag.<name>/ref.json.deleted      empty; the tag is deleted and its name can never be used again
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -170,3 +179,57 @@ def _update(table: Table) -> Update:
     kind = UPDATE_KINDS[number] if number < len(UPDATE_KINDS) else f"kind {number}"
     about = table.table(1) if kind in _OF_A_REF else None
     return Update(kind, table.u64(2), table.text(3), None if about is None else about.text(0))
+
+
+REFS_FOLDER = "refs/"
+DELETED = ".deleted"
+REF_BYTES_MAX = 4096
+
+
+def ref_key(kind: str, name: str) -> str:
+    """The key of a branch's or tag's file."""
+    return f"{REFS_FOLDER}{kind}.{name}/ref.json"
+
+
+def parse_ref(data: bytes, key: str) -> str:
+    """Read the snapshot id in a ref file."""
+    if len(data) > REF_BYTES_MAX:
+        raise _damaged(key, f"{len(data)} bytes are too many for a ref")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _damaged(key, "not JSON" if data else "the file is empty") from None
+    snapshot = value.get("snapshot") if isinstance(value, dict) else None
+    if not isinstance(snapshot, str) or not is_id(snapshot):
+        raise _damaged(key, "holds no snapshot id")
+    return snapshot
+
+
+def _damaged(key: str, what: str) -> FormatError:
+    return FormatError(
+        f"{key}: {what}. What this ref keeps alive is unknown, so nothing was changed or deleted. Restore the"
+        " file, or let Icechunk delete the ref."
+    )
+
+
+def live_refs(keys: Collection[str]) -> dict[tuple[str, str], str]:
+    """Choose the live refs among the keys below `refs/`.
+
+    Returns:
+        Key of the file by ("branch" or "tag", name), without deleted tags.
+    """
+    present = set(keys)
+    found: dict[tuple[str, str], str] = {}
+    for key in keys:
+        folder, _, file = key.removeprefix(REFS_FOLDER).rpartition("/")
+        kind, dot, name = folder.partition(".")
+        if (
+            file not in ("ref.json", f"ref.json{DELETED}")
+            or not dot
+            or not name
+            or kind not in ("branch", "tag")
+        ):
+            raise FormatError(f"{key}: not the key of a branch or a tag")
+        if file == "ref.json" and not (kind == "tag" and f"{key}{DELETED}" in present):
+            found[kind, name] = key
+    return found

@@ -105,9 +105,8 @@ def parse_parentage(
 
 
 def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
-    """Give a snapshot file another parent: the in-place edit of an expiration on spec 1.
-
-    Only the 12 bytes of `parent_id` in the decoded body change.
+    """Give a snapshot file another parent: the in-place edit of an expiration on spec 1. Only 12 bytes of the decoded
+    body change.
 
     Raises:
         FormatError: a damaged snapshot, or a snapshot of spec 2 (its parent is in the repo info).

@@ -10,7 +10,7 @@ APPROVED_ICECHUNK = (
              "dredge.icechunk.collection.check_limits", "_check_limits", Put("If", "objects", False),
              ("test_the_first_run_without_undo_asks_beyond_a_thousand_objects",)),
     Breakage("what may be a true chunk of Icechunk can be approved",
-             "dredge.icechunk.collection.check_limits", "_finding",
+             "dredge.icechunk.collection.absent", "_finding",
              Put("Constant", "refused", "awaiting_approval"),
              ("test_nobody_can_approve_what_may_be_a_true_object",)),
     Breakage("the sweep of Icechunk asks for no approval", "dredge.icechunk.collection.bulk_delete",

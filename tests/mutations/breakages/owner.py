@@ -34,7 +34,7 @@ OWNER = (
              "_check", Put("BoolOp", 1, True, "values.0"),
              ("test_a_dry_run_of_a_copy_goes_on_warns_and_leaves_nothing_that_counts",)),
     Breakage("production does not learn of another installation", "dredge.gc.witness.owner",
-             "_warn_of_visitors", Put("If", "includes", True),
+             "_warn_of_visitors", Put("If", 1, True),
              ("test_a_refused_copy_does_not_stop_production_and_production_is_warned_once",)),
     Breakage("without the right to keep an id nobody is asked", "dredge.gc.witness.owner", "_demand_consent",
              Always(None), (NO_RIGHT,)),

@@ -11,7 +11,7 @@ REPLACES = "test_a_restore_never_replaces_what_is_there"
 
 UNDO = (
     Breakage("what a snapshot that came back shared with others goes", "dredge.icechunk.collection.pinned",
-             "pinned_with_needs", Drop("Return", 2, "value.elts.1"),
+             "pinned_with_needs", Drop("Return", 2, "value.elts.0.elts.1"),
              ("test_what_a_snapshot_that_came_back_needs_stays_with_it",)),
     Breakage("a key goes that a store would refuse to put back", "dredge.undo.protecting", "Quarantine._copy",
              Put("If", 2, False), ("test_a_key_that_a_store_may_refuse_to_put_back_stays",)),
@@ -41,7 +41,7 @@ UNDO = (
     Breakage("a restore copies over what was put there since it looked", "dredge.undo.putting_back",
              "PuttingBack._copied_back", Drop("keyword", "if_absent"),
              ("test_what_is_put_under_the_key_between_look_and_copy_stays",)),
-    Breakage("pins that hold go with old files", "dredge.gc.save_report.clean_up", "_ended_pins",
+    Breakage("pins that hold go with old files", "dredge.undo.old_folders", "ended_pins",
              Put("If", "pin", True), ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",)),
     Breakage("a restore puts a damaged copy under the key", "dredge.undo.putting_back",
              "PuttingBack._copied_back", Drop("keyword", "size"),

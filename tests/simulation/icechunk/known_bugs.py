@@ -18,9 +18,9 @@ _BLIND = {"canaries": (0,)}
 OWN = (
     Breakage("names that are no ids are candidates", "dredge.icechunk.collection.list_candidates.listing",
              "_Found.add", Keep("BinOp", 1, "right")),
-    Breakage("an edit does not look at the tag", "dredge.icechunk.expiration.in_place", "apply_edit",
+    Breakage("an edit does not look at the tag", "dredge.icechunk.expiration.apply", "apply_edit",
              Swap("Assign", "etag")),
-    Breakage("a ref that moved is deleted all the same", "dredge.icechunk.expiration.in_place", "_drop_ref",
+    Breakage("a ref that moved is deleted all the same", "dredge.icechunk.expiration.apply", "_drop_ref",
              Put("If", 2, False)),
     Breakage("what is not expired is taken for expired", "dredge.icechunk.expiration.rules",
              "_Walker.is_expired", Always(True)),

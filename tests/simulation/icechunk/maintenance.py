@@ -11,7 +11,6 @@ from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError,
 from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.witness.judging import forget_lost
-from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
 from dredge.runs.failures import defect
@@ -26,6 +25,7 @@ from tests.simulation.noise import stable_hash
 from tests.simulation.orchestrator import REFUSALS, is_retried
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.workers import Workers, wait_unless_lost
+from tests.support.icechunk_expiring import expire_in_place
 
 STEPS = ("mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "expire")
 TASKS = ("acquire_lease", "plan", "collect", "save_report", "release_lease")

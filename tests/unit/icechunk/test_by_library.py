@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
-from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ, expire_by_library
-from dredge.icechunk.expiration.in_place import Applied
-from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ
+from dredge.icechunk.expiration.plan import Applied, plan_expiration
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
@@ -32,7 +31,7 @@ from tests.support.icechunk import (
     s3_storage,
     scenarios,
 )
-from tests.support.icechunk_expiring import expire
+from tests.support.icechunk_expiring import expire, expire_by_library
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]

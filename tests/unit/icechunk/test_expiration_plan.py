@@ -12,7 +12,7 @@ from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.expiration import config, drawing, rules
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.drawing import plan_page
-from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, default_rule, plan_expiration
+from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, plan_expiration
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History, Ref
@@ -88,7 +88,6 @@ def test_every_rule_that_can_be_chosen_is_there() -> None:
 def test_each_spec_has_the_rule_that_the_library_applies_to_it() -> None:
     for spec, rule in ((1, "spec_v1"), (2, "spec_v2")):
         history = history_of(Graph(NODES, {"main": "4"}), spec)
-        assert default_rule(history) == rule
         assert plan_expiration(history, instant(micros_of(3.5))).rule == rule
     assert planned(3.5, "document", {"main": "4"}).rule == "document"
 

@@ -12,7 +12,7 @@ from dredge.errors import RefusedError
 from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import OutcomeDiffersError
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.expiration.kept_refs import kept_refs
+from dredge.icechunk.expiration.plan import kept_refs
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
@@ -20,7 +20,7 @@ from dredge.icechunk.library import delete_ref
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import Graph, build, local_storage, quiet
-from tests.support.icechunk_expiring import expire
+from tests.support.icechunk_expiring import expire, expire_by_library
 
 LINE = Graph((("1", "0", 1.0), ("2", "1", 2.0)), {"main": "2", "rel-1": "1", "old": "1"}, {"v1": "1"})
 BOTH: dict[str, Any] = {"delete_expired_branches": True, "delete_expired_tags": True}
@@ -153,12 +153,12 @@ def test_a_snapshot_that_a_new_branch_holds_is_not_recorded_as_released(tmp_path
             library.create_branch("job", ids["1"])
         delete_ref(library, ref)
 
-    done = apply.expire_by_library(
+    done = expire_by_library(
         open_reader(f"file://{tmp_path}"),
         lambda *_: pytest.fail("nothing is left to expire"),
         datetime.now(UTC),
         **BOTH,
-        kept_refs=lambda _: ["branch:job"],
+        kept_refs=["branch:job"],
         delete_ref=busy,
     )
     assert {ref.label for ref in done.refs_deleted} == {"branch:rel-1", "branch:old", "tag:v1"}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of
-from dredge.runs.clock import utc_now
-from dredge.runs.report import summarize
+from dredge.icechunk.many import ManyConfig, choose_repositories
 from tests.support.icechunk import local_storage, quiet
-from tests.support.icechunk_repo import Repo
 
 
 def empty(folder: Path) -> str:
@@ -67,22 +62,3 @@ def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: P
     assert chosen(lake, named)[0] == list(named)
     assert chosen(lake, named, storages=f"file://{lake}/a")[0] == [f"file://{lake}/a"]
     assert chosen(lake) == ([], {})
-
-
-def test_broken_repository_is_told_of_and_stops_no_other(lake: Path) -> None:
-    uris = [f"file://{lake}/a", f"file://{lake}/b"]
-    shutil.rmtree(lake / "a" / "refs")
-    outcomes = []
-    for uri in uris:
-        run_uri, why = "", ""
-        try:
-            config = Repo(lake / uri[-1]).config(dry_run=True)
-            run_uri = f"{uri}/_dredge/runs/{collect(config)['run_id']}"
-        except Exception as error:
-            why = str(error)
-        outcomes.append(outcome_of(uri, run_uri, why))
-    assert [item.outcome for item in outcomes] == ["failed", "dry_run"]
-    assert outcomes[0].why
-    summary = summarize(outcomes, utc_now())
-    assert summary["counts"]["failed_repositories"] == 1
-    assert summary["repositories"][0]["repository"] == uris[0], "those that need a look come first"

@@ -20,13 +20,12 @@ from dredge.icechunk import repository
 from dredge.icechunk.collection.bulk_delete import look_again
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.repository import read_history, read_refs
 from dredge.storage import ObjectReader, open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
-from tests.support.icechunk_expiring import expire
+from tests.support.icechunk_expiring import expire, expire_in_place
 
 NOW = datetime.now(UTC)
 SAMPLE = scenarios()[0]

@@ -14,7 +14,7 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk import repository
-from dredge.icechunk.expiration.in_place import apply_edit
+from dredge.icechunk.expiration.apply import apply_edit
 from dredge.icechunk.expiration.plan import Edit
 from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, SnapshotEntry, Update
 from dredge.icechunk.format.snapshots import micros

@@ -11,7 +11,7 @@ import pytest
 
 from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.collection.witness.judging import ask_witnesses
-from dredge.icechunk.expiration.in_place import Applied
+from dredge.icechunk.expiration.plan import Applied
 from dredge.icechunk.expiration.restore import restore_expiration
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader

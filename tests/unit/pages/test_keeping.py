@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.expiration.stored import store_plan
+from dredge.icechunk.expiration.restore import store_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History

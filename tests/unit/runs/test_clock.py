@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.runs.clock import Coverage, check_clocks
+from dredge.runs.clock import Coverage, StoreClock, check_clocks, compare_store
 from dredge.runs.payload import from_json, to_json
+from dredge.storage import open_writer
+from tests.support.memory_store import memory_store
 
 
 def test_clocks_may_differ_by_the_bound_and_by_no_more() -> None:
@@ -58,3 +60,12 @@ def test_the_smallest_gaps_are_filled() -> None:
     assert found.at_most(2) == covered((0, 1), (5, 12))
     assert found.at_most(1) == covered((0, 12))
     assert Coverage().at_most(1) == Coverage()
+
+
+def test_the_time_of_the_store_is_compared_with_this_machines() -> None:
+    now = datetime(2026, 5, 10, 12, tzinfo=UTC)
+    memory_store("test-clocks").clock = lambda: now
+    store = StoreClock(open_writer("memory://test-clocks/repo"))
+    assert compare_store(store, lambda: now + timedelta(seconds=300), 300) == (now, -300)
+    with pytest.raises(RefusedError):
+        compare_store(store, lambda: now - timedelta(seconds=301), 300)

@@ -16,19 +16,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, error_of_difference, read_manifest_rows
+from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.collection.absent import ask_beyond_inventory
 from dredge.icechunk.collection.kinds import is_old_column
-from dredge.icechunk.collection.list_candidates.chunks import ABSENT_MAX
-from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
-from dredge.icechunk.collection.list_candidates.named import (
+from dredge.icechunk.collection.list_candidates.chunks import (
     NameResult,
     bytes_of,
     once,
@@ -36,20 +31,19 @@ from dredge.icechunk.collection.list_candidates.named import (
     still_there,
     write_by_shard,
 )
+from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
-from dredge.icechunk.repository import CHUNKS, MANIFESTS
+from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.repository import CHUNKS
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.sets.hashes import contains, read_hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
-from dredge.storage import ObjectReader, exists
-from dredge.storage.parallel import ordered_map
 
 _GATHERED_MAX = 2 << 20
 
@@ -72,7 +66,7 @@ class InventoryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryResult:
-    """Rows of `named.NAMED` by shard, and figures: objects below `chunks/`, their bytes, names that are not ids,
+    """Rows of `chunks.NAMED` by shard, and figures: objects below `chunks/`, their bytes, names that are not ids,
     rows of the files.
     """
 
@@ -127,7 +121,7 @@ class SelectConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectTask:
-    """Rows of `named.NAMED` and sets of live chunks of a shard."""
+    """Rows of `chunks.NAMED` and sets of live chunks of a shard."""
 
     shard: int
     rows: list[PartInfo]
@@ -147,10 +141,10 @@ class SelectResult:
 def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
     """Write the existing chunks of a shard without a live manifest as found."""
     rows = once(list(run.folder.read_parts(task.rows)))
-    live = sets.unite([sets.read_ids(run.folder, part) for part in task.live])
-    native = sets.unite([sets.read_ids(run.folder, part) for part in task.live if not is_virtual(part)])
+    live = unite([read_hashes(run.folder, part) for part in task.live])
+    native = unite([read_hashes(run.folder, part) for part in task.live if not is_virtual(part)])
     hashes = rows["hash"].to_numpy()
-    unnamed = rows.filter(pa.array(~sets.contains(live, hashes)))
+    unnamed = rows.filter(pa.array(~contains(live, hashes)))
     old = is_old_column(unnamed["last_modified"].combine_chunks(), config.cutoff)
     asked = unnamed.filter(pa.array(old))
     there = still_there(run.open_store(), config.cutoff, config.threads, asked)
@@ -166,75 +160,8 @@ def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Se
     return SelectResult(
         parts=write_candidates(run.folder, "chunks", task.shard, tables, config.candidate_rows),
         counts=counts,
-        absent=sets.write_ids(run.folder, name, native[~sets.contains(hashes, native)]),
+        absent=write_hashes(run.folder, name, native[~contains(hashes, native)]),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentConfig:
-    """Payload of all tasks: sets of live chunks outside the inventory, and requests in flight."""
-
-    absent: list[PartInfo]
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentTask:
-    """A part of the index, and the set of live manifests."""
-
-    index_part: PartInfo
-    live: PartInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentResult:
-    """Answers of the store.
-
-    Attributes:
-        is_damaged: the part of the index is damaged; the task asked for nothing.
-        missing: asked chunks without an object.
-        absent: some missing chunks, as 16 hexadecimal digits.
-    """
-
-    is_damaged: bool
-    asked: int
-    missing: int
-    absent: list[str]
-
-
-@partition_function
-def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AbsentResult:
-    """Ask the store for the chunks of live manifests missing from the inventory."""
-    try:
-        rows = read_manifest_rows(run.open_state(), task.index_part)
-    except FormatError:
-        return AbsentResult(is_damaged=True, asked=0, missing=0, absent=[])
-    absent = sets.unite([sets.read_ids(run.folder, part) for part in config.absent])
-    live, reader = sets.read_ids(run.folder, task.live), run.open_store()
-    pieces = [np.empty((0, ID_BYTES), np.uint8)]
-    for manifest, chunks in rows:
-        wanted = chunks.native[sets.contains(absent, chunks.native)]
-        if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
-            pieces.append(_ids_of(reader, run.stores.state_uri, manifest, wanted))
-    ids = np.unique(np.concatenate(pieces), axis=0)
-    keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
-    there = list(ordered_map(partial(exists, reader), keys, config.threads))
-    missing = np.unique(hashes_of(ids)[~np.array(there, np.bool_)])
-    run.progress.add(1)
-    some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
-    return AbsentResult(is_damaged=False, asked=len(keys), missing=len(missing), absent=some)
-
-
-def _ids_of(reader: ObjectReader, state_uri: str, manifest: str, wanted: sets.Ids) -> np.ndarray:
-    key = MANIFESTS + manifest
-    try:
-        ids = parse_manifest(reader.get(key), key).native_ids
-    except NotFoundError:
-        raise FormatError(f"{reader.uri}/{key} is live, but missing. Nothing was deleted.") from None
-    found = ids[sets.contains(wanted, hashes_of(ids))]
-    if len(np.unique(hashes_of(found))) != len(wanted):
-        raise error_of_difference(f"{reader.uri}/{key}", state_uri)
-    return found
 
 
 def find_in_inventory(
@@ -272,7 +199,7 @@ def find_in_inventory(
     )
     shards = [[result.shards for result in read], [result.shards for result in dead]]
     absent = _select(run, runner, record, [item for group in shards for item in group], totals, pinned)
-    totals["absent"] = _ask_for_absent(run, runner, record, mark, absent)
+    totals["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
     record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
     record.counts["inventory_rows"] = sum(result.rows for result in read)
     record.details["inventory"] = to_json(contents.source)
@@ -317,38 +244,3 @@ def _select(
         record.parts += result.parts
         totals.update(result.counts)
     return [result.absent for result in results if result.absent.rows]
-
-
-def _ask_for_absent(
-    run: Run, runner: TaskRunner, record: StepRecord, mark: MarkOutput, absent: Sequence[PartInfo]
-) -> int:
-    if not absent:
-        return 0
-    index = ManifestIndex.load(run.state)
-    tasks = [
-        AbsentTask(index_part=part, live=mark.live("manifests")) for part in index.manifest_parts.values()
-    ]
-    config = AbsentConfig(absent=list(absent), threads=run.plan.config.tuning.threads)
-    answers: list[AbsentResult] = run.spread(
-        runner, ListCandidatesOutput.STEP, ask_for_absent, config, tasks, "parts", len(tasks)
-    )
-    for task, answer in zip(tasks, answers, strict=True):
-        if answer.is_damaged:
-            index.drop(task.index_part.name)
-    _check_complete(run, index, mark)
-    missing = sorted({digits for answer in answers for digits in answer.absent})
-    record.counts["new_chunks_asked"] = sum(answer.asked for answer in answers)
-    if missing:
-        record.details["absent"]["chunks"] = missing[:ABSENT_MAX]
-    return sum(answer.missing for answer in answers)
-
-
-def _check_complete(run: Run, index: ManifestIndex, mark: MarkOutput) -> None:
-    # The mark has read the manifests of damaged parts again, into other parts.
-    live = sets.read_ids(run.folder, mark.live("manifests"))
-    read = sets.of_names(manifest for names in index.manifests_of.values() for manifest in names)
-    if lacking := int((~sets.contains(read, live)).sum()):
-        raise FormatError(
-            f"{run.state.uri}: parts of the index with {lacking:,} live manifests were damaged after the mark, so some"
-            " chunks outside the inventory are unchecked. Nothing was deleted. Start a new run: it reads them again."
-        )

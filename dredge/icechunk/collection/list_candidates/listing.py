@@ -16,6 +16,7 @@ A live id without a listed object is absent. Ranges of names tile a folder exact
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,14 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.hashing import hash64
-from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_virtual
-from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, waiting_function
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -58,8 +59,6 @@ chunk has no tag.
 
 _BITS_PER_CHAR = 5
 _ID_BITS = 64
-ABSENT_MAX = 1000
-"""Limit of reported absent objects of a kind."""
 FIGURES = (
     *(
         f"{what}_{unit}"
@@ -144,7 +143,7 @@ class NameRange:
         low, high = self.numbers
         return range(low >> (_ID_BITS - bits), (high >> (_ID_BITS - bits)) + 1)
 
-    def part_of(self, ids: Ids) -> Ids:
+    def part_of(self, ids: Hashes) -> Hashes:
         """Select the ids of a sorted set in the range."""
         low, high = self.numbers
         start = int(np.searchsorted(ids, np.uint64(low)))
@@ -173,25 +172,17 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        live: sets of live snapshots, transaction logs and manifests, by kind.
-        pruned: set of the transaction logs in the repo info only.
-        chunk_bits: the first so many bits of a chunk's id are its shard.
-        chunk_shards: sets of live chunks, by shard.
-        kept_kinds: kinds without candidates.
-        new_manifests: new live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
-    """
+    """Payload of all tasks."""
 
     cutoff: datetime
     candidate_rows: int
-    live: dict[str, PartInfo]
-    pruned: PartInfo
-    chunk_bits: int
+    live: dict[str, PartInfo]  # sets of live snapshots, transaction logs and manifests, by kind
+    pruned: PartInfo  # set of the transaction logs in the repo info only
+    chunk_bits: int  # the first so many bits of a chunk's id are its shard
     chunk_shards: list[list[PartInfo]]
     kept_kinds: list[str]
     pinned: tuple[LocatedSet, ...]
+    # New live manifests, in a run without a listing of chunks (`MarkOutput.new_manifests`).
     new_manifests: PartInfo | None
 
 
@@ -212,19 +203,13 @@ class ListTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
-    """Found objects of a range.
-
-    Attributes:
-        counts: `FIGURES` by name.
-        foreign: keys of some foreign objects.
-        absent: some absent ids, as 16 hexadecimal digits.
-        unproved: new manifests with unproved bytes, each with its part of the index and the tag of its file.
-    """
+    """Found objects of a range."""
 
     parts: list[PartInfo]
-    counts: dict[str, int]
+    counts: dict[str, int]  # `FIGURES` by name
     foreign: list[str]
-    absent: list[str]
+    absent: list[str]  # some absent ids, as 16 hexadecimal digits
+    # New manifests with unproved bytes, each with its part of the index and the tag of its file.
     unproved: dict[str, list[str]]
 
 
@@ -240,7 +225,7 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     many = reader.is_remote and len(live) > _LIVE_LISTED_ALONE
     for batch in task.names.list_at_once(reader) if many else task.names.list(reader):
         hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
-        is_live = sets.contains(live, hashes) & is_id
+        is_live = contains(live, hashes) & is_id
         seen[np.searchsorted(live, hashes[is_live])] = True
         is_old = is_old_column(batch["last_modified"], config.cutoff)
         found.add(batch, is_id, is_live, is_old, keep_all=task.kind in config.kept_kinds)
@@ -299,34 +284,30 @@ class _Found:
         return [going] if going.num_rows else []
 
 
-def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids:
+def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Hashes:
     if task.kind != "chunks":
-        return task.names.part_of(sets.read_ids(folder, config.live[task.kind]))
+        return task.names.part_of(read_hashes(folder, config.live[task.kind]))
     pieces = [
-        [sets.read_ids(folder, part) for part in config.chunk_shards[shard]]
+        [read_hashes(folder, part) for part in config.chunk_shards[shard]]
         for shard in task.names.shards(config.chunk_bits)
     ]
-    return task.names.part_of(np.concatenate(list(sets.unite_by_shard(pieces))))
+    return task.names.part_of(np.concatenate(list(ordered_map(unite, pieces, os.cpu_count() or 1))))
 
 
-def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Ids) -> Ids:
+def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Hashes) -> Hashes:
     # Chunks in locations of virtual chunks only may be in another repository.
     if task.kind == "chunks" and len(absent):
         shards = [config.chunk_shards[shard] for shard in task.names.shards(config.chunk_bits)]
-        native = [sets.read_ids(folder, part) for parts in shards for part in parts if not is_virtual(part)]
-        return absent[sets.contains(sets.unite(native), absent)]
+        native = [read_hashes(folder, part) for parts in shards for part in parts if not is_virtual(part)]
+        return absent[contains(unite(native), absent)]
     if task.kind != "transactions" or not len(absent):
         return absent
     # Roots of spec 1 have no transaction log.
-    return absent[sets.contains(sets.read_ids(folder, config.pruned), absent)]
+    return absent[contains(read_hashes(folder, config.pruned), absent)]
 
 
 def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Select the new manifests on a page of a listing with unproved bytes.
-
-    Returns:
-        Their part of the index and the tag of their file, by id.
-    """
+    """Select the new manifests on a page of a listing with unproved bytes: part of the index, and tag of the file."""
     names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
     new = pc.is_in(names, pa.array(list(read), pa.string()))
     rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)

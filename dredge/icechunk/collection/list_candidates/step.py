@@ -14,19 +14,18 @@ and no data depends on these files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.list_candidates.chunks import find_chunks, find_drift, of_dead
+from dredge.icechunk.collection.list_candidates.chunks import bytes_of, find_chunks, find_drift, of_dead
 from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
 from dredge.icechunk.collection.list_candidates.listing import (
     ListConfig,
@@ -38,15 +37,18 @@ from dredge.icechunk.collection.list_candidates.listing import (
 )
 from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
 from dredge.icechunk.collection.outputs import OUTSIDE, ListCandidatesOutput, MarkOutput
-from dredge.icechunk.collection.pinned import ids_outside_manifests, pinned_with_needs
+from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
+from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader
+from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.parallel import at_once
 
 _FOREIGN_SHOWN = 3
@@ -67,11 +69,11 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     tasks = list(_tasks(run, mark))
     with at_once() as ask:
         read = ask(read_before, run, record)
-        outside = ids_outside_manifests(run)
+        pinned, outside = pinned_with_needs(run, mark, ListCandidatesOutput.STEP)
         record.parts.append(
-            sets.write_ids(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", sets.of_names(outside))
+            write_hashes(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", hash_ids(outside))
         )
-        config = _config(run, mark, outside)
+        config = _config(run, mark, pinned)
         results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
     before = read.result()
     _record(record, tasks, results)
@@ -87,7 +89,7 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     find_waited(run, runner, record, before)
 
 
-def _config(run: Run, mark: MarkOutput, outside: Collection[str]) -> ListConfig:
+def _config(run: Run, mark: MarkOutput, pinned: tuple[LocatedSet, ...]) -> ListConfig:
     return ListConfig(
         cutoff=run.plan.cutoff,
         candidate_rows=run.plan.config.tuning.candidate_rows,
@@ -96,7 +98,7 @@ def _config(run: Run, mark: MarkOutput, outside: Collection[str]) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
-        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP, outside),
+        pinned=pinned,
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 
@@ -126,7 +128,7 @@ def _record(record: StepRecord, tasks: Sequence[ListTask], results: Sequence[Lis
         absent.setdefault(task.kind, []).extend(result.absent)
     for kind in OBJECT_FOLDERS:
         record.counts.update({f"{kind}_{name}": totals[f"{kind}_{name}"] for name in listing.FIGURES})
-    record.details["absent"] = {kind: ids[: listing.ABSENT_MAX] for kind, ids in absent.items() if ids}
+    record.details["absent"] = {kind: ids[:ABSENT_MAX] for kind, ids in absent.items() if ids}
 
 
 def _refuse_absent(run: Run, record: StepRecord) -> None:
@@ -152,46 +154,28 @@ def _warn_of_foreign(record: StepRecord, tasks: Sequence[ListTask], results: Seq
 
 
 def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) -> None:
-    found = find_old_copies(run, pinned)
-    if found is None:
-        return
-    rows = run.plan.config.tuning.candidate_rows
-    record.parts += write_candidates(run.folder, OVERWRITTEN, 0, found.tables, rows)
-    record.counts.update(
-        overwritten_listed_objects=found.listed,
-        overwritten_candidates_objects=found.objects,
-        overwritten_candidates_bytes=found.size_bytes,
-    )
-
-
-@dataclass(slots=True)
-class OldCopies:
-    """Copies in `overwritten/`: listed ones, and those to delete."""
-
-    tables: list[pa.Table] = field(default_factory=list)
-    listed: int = 0
-    objects: int = 0
-    size_bytes: int = 0
-
-
-def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
-    """List deletable old copies of the repo info; None if the run does not ask for them."""
     hours = run.plan.config.overwritten_min_age_hours
     if hours is None or run.plan.spec_version != 2:
-        return None
+        return
     cutoff = min(run.plan.cutoff, run.plan.created_at - timedelta(hours=hours))
     needed = needed_copies(run.reader, read_repo_info(run.reader))
-    found = OldCopies()
+    listed, going = 0, [LISTING_SCHEMA.empty_table()]
     for batch in run.reader.list(_FOLDER):
         names = [key.removeprefix(_FOLDER) for key in batch["key"].to_pylist()]
         times = batch["last_modified"].to_pylist()
         mask = [_may_go(name, time, cutoff, needed) for name, time in zip(names, times, strict=True)]
-        table, _ = without_pinned(pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_())), pinned)
-        found.listed += batch.num_rows
-        found.objects += table.num_rows
-        found.size_bytes += sum(table["size"].to_pylist())
-        found.tables.append(table)
-    return found
+        table = pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_()))
+        going.append(without_pinned(table, pinned)[0].select(LISTING_SCHEMA.names))
+        listed += batch.num_rows
+    table = pa.concat_tables(going)
+    record.parts += write_candidates(
+        run.folder, OVERWRITTEN, 0, [table], run.plan.config.tuning.candidate_rows
+    )
+    record.counts.update(
+        overwritten_listed_objects=listed,
+        overwritten_candidates_objects=table.num_rows,
+        overwritten_candidates_bytes=bytes_of(table),
+    )
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:

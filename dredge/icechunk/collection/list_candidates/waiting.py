@@ -22,14 +22,11 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.icechunk.collection.list_candidates.listing import SCHEMA, write_rows
-from dredge.icechunk.collection.list_candidates.named import once, rows_of_names, write_by_shard
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import with_needs
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import counts_folder, find_list
+from dredge.icechunk.collection.run import Run, find_list
 from dredge.icechunk.collection.witness.record import parse_known
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
@@ -37,13 +34,13 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance, due
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.runs.versions import CLEAN
-from dredge.sets.hashes import shard_of, write_hashes
+from dredge.sets.hashes import contains, read_hashes, shard_of, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectWriter
 from dredge.storage.parallel import at_once
@@ -57,26 +54,17 @@ _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitConfig:
-    """Payload of all tasks.
-
-    Attributes:
-        before: files of rows of the list before, by shard.
-        same: whether both lists have equal shards.
-        gone: hashes of the deletions of the run below this one.
-        asked: whether the run asked the store for the chunks.
-        writes: whether the mark leaves a list; else rows are only counted.
-        named: keys that waiting files need.
-    """
+    """Payload of all tasks."""
 
     turn: Turn
     bits: int
     found: dict[str, list[PartInfo]]
-    before: dict[int, PartInfo]
-    same: bool
-    gone: tuple[LocatedSet, ...]
-    asked: bool
+    before: dict[int, PartInfo]  # files of rows of the list before, by shard
+    same: bool  # whether both lists have equal shards
+    gone: tuple[LocatedSet, ...]  # hashes of the deletions of the run below this one
+    asked: bool  # whether the run asked the store for the chunks
     candidate_rows: int
-    writes: bool
+    writes: bool  # whether the mark leaves a list; else rows are only counted
     named: tuple[LocatedSet, ...] = ()
 
 
@@ -182,27 +170,19 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
             continue
         ids, _ = hashes_of_names(names_of(kind, previous["address"].filter(pa.array(mine)).combine_chunks()))
         if kind == "chunks" and mark.counted is not None:
-            (live[mine],) = mark.counted.find(
-                counts_folder(state, folder.run_id), [ids], its_shards_only=True
-            )
+            (live[mine],) = mark.counted.find(RunFolder(state, folder.run_id), [ids], its_shards_only=True)
             continue
         parts = (
             [part for shard in mark.chunk_shards for part in shard] if kind == "chunks" else [mark.live(kind)]
         )
         for part in parts:
-            live[mine] |= sets.contains(sets.read_ids(folder, part), ids)
+            live[mine] |= contains(read_hashes(folder, part), ids)
     return live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The list of earlier runs.
-
-    Attributes:
-        stored: the list, and whether it may be used.
-        gone: hashes of the deletions of the run below this one.
-        life: of the repository.
-    """
+    """The list of earlier runs, the deletions of the run below this one, and the life of the repository."""
 
     stored: Stored
     gone: tuple[LocatedSet, ...]
@@ -215,11 +195,7 @@ class Before:
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
-    """Read the list of the run before; warns if all waits begin again.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote the list.
-    """
+    """Read the list of the run before; warns if all waits begin again. RefusedError: it is of a newer version."""
     mark, plan = record.input(MarkOutput), run.plan
     if mark.known is None:  # a report on a planned expiration
         return Before(stored=Stored(), gone=(), life="")
@@ -254,22 +230,9 @@ def _gone(run: Run) -> tuple[LocatedSet, ...]:
     pieces = []
     for table in folder.read_parts(list(swept.parts), ["address", "outcome"]):
         done = pc.is_in(table["outcome"], pa.array([ledger.DELETED, ledger.MISSING]))
-        pieces.append(sets.unite([hash64(table["address"].filter(done))]))
-    part = write_hashes(run.folder, f"{_STEP}/_gone.u64", sets.unite(pieces))
+        pieces.append(unite([hash64(table["address"].filter(done))]))
+    part = write_hashes(run.folder, f"{_STEP}/_gone.u64", unite(pieces))
     return (LocatedSet(run.folder.uri, ShardedSet(0, {0: part})),)
-
-
-def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
-    """Write the waited chunks of the list as rows of `named.NAMED` by shard of ids, in a run without a listing."""
-    state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
-    for part in (part for shard, part in before.parts.items() if shard):
-        rows = without(state.read_part(part).cast(PENDING), before.gone)
-        rows = rows.filter(pa.array(due(rows, plan.created_at, plan.grace, plan.cutoff))).combine_chunks()
-        age = rows["min_age"].cast(pa.duration("us"))  # what waits was older than that when its wait began
-        at = pc.coalesce(rows["last_modified"], pc.subtract(rows["since"], age), rows["since"])
-        rows = pa.table({"address": rows["address"], "size": rows["size"], "last_modified": at})
-        pieces.append(rows_of_names(rows, names_of("chunks", rows["address"]).combine_chunks()))
-    return write_by_shard(run.folder, bits, "due", once(pieces))
 
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:

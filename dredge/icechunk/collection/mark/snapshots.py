@@ -79,16 +79,13 @@ def index_snapshots(
     replaced: Collection[str] = (),
     contradicted: Collection[str] = (),
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
-    """Read live snapshots missing from the index.
+    """Read live snapshots missing from the index; return all rows, and the new parts for `add_snapshots`. Their
+    manifests are read first: a damaged read with wrong manifests must not keep later runs from a better read.
 
     Args:
         known: from `read_index`.
         replaced: snapshots with another tag than in the base.
         contradicted: snapshots with two different reads.
-
-    Returns:
-        All rows, and the new parts. Call `add_snapshots` with the parts after their manifests have been read: a damaged
-        read with wrong manifests must not keep later runs from a better read.
     """
     rows, meanwhile = known
     contradicted = {*contradicted, *index.contradicted}

@@ -25,12 +25,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, cache_uri, refs_by_manifest
 from dredge.icechunk.collection.kinds import is_old
-from dredge.icechunk.collection.mark.chunks import find_live_chunks
-from dredge.icechunk.collection.mark.counts import count_change, count_live
+from dredge.icechunk.collection.mark.chunks import count_change, count_live, find_live_chunks
 from dredge.icechunk.collection.mark.snapshots import (
     add_snapshots,
     ancestors_seen,
@@ -48,11 +46,11 @@ from dredge.icechunk.collection.outputs import (
     MarkOutput,
     is_virtual,
 )
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import snapshots_table
+from dredge.icechunk.collection.run import Run, snapshots_table
 from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
+from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_snapshots, read_history
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
@@ -61,6 +59,7 @@ from dredge.runs.rendering import duration_text
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.hashes import Hashes, read_hashes, unite_all, write_hashes
 from dredge.storage.parallel import at_once
 
 
@@ -68,8 +67,7 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
     """Find all live objects.
 
     Raises:
-        FormatError: a live file is missing or damaged; nothing was deleted.
-        AlarmError: an earlier run had deleted a live file; it was restored where possible.
+        FormatError, AlarmError: a live file is missing or damaged; an earlier run had deleted it.
         RefusedError: the repository has no main, or is not online.
     """
     with cache_parts(cache_uri(run.state)):
@@ -147,8 +145,8 @@ def _find_chunks(
 ) -> None:
     if run.base is not None:
         change = count_change(run, runner, index, run.base, refs)
-        before = sets.read_ids(run.base.folder, run.base.state.virtual)
-        _record_virtual(run, record, [before, *(sets.read_ids(run.folder, part) for part in change.virtual)])
+        before = read_hashes(run.base.folder, run.base.state.virtual)
+        _record_virtual(run, record, [before, *(read_hashes(run.folder, part) for part in change.virtual)])
         record.details["counted"] = to_json(change.counted)
         record.counts.update(
             manifests_read=len(change.read),
@@ -162,16 +160,16 @@ def _find_chunks(
     chunks = find_live_chunks(run, runner, index, refs)
     record.parts += chunks.sets
     virtual = (part for part in chunks.sets if is_virtual(part))
-    _record_virtual(run, record, (sets.read_ids(run.folder, part) for part in virtual))
+    _record_virtual(run, record, (read_hashes(run.folder, part) for part in virtual))
     record.details["chunk_bits"] = chunks.bits
     record.counts["manifests_read"] = chunks.manifests_read
     if not run.plan.config.dry_run:
         record.details["counted"] = to_json(count_live(run, runner, index, refs, chunks.bits))
 
 
-def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[sets.Ids]) -> None:
+def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[Hashes]) -> None:
     name = f"{MarkOutput.STEP}/{VIRTUAL}"
-    record.parts.append(sets.write_ids(run.folder, name, sets.unite_all(pieces)))
+    record.parts.append(write_hashes(run.folder, name, unite_all(pieces)))
 
 
 def _write(run: Run, record: StepRecord, name: str, data: bytes, rows: int) -> None:
@@ -225,7 +223,7 @@ def _record_live(
         PRUNED: pruned - live,
     }
     for name, names in ids.items():
-        record.parts.append(sets.write_ids(run.folder, f"{MarkOutput.STEP}/{name}", sets.of_names(names)))
+        record.parts.append(write_hashes(run.folder, f"{MarkOutput.STEP}/{name}", hash_ids(names)))
     _write(run, record, SNAPSHOT_NAMES, json.dumps(sorted(live)).encode(), len(live))
     record.details["history"] = history.digest
 
@@ -276,13 +274,8 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The snapshots at which the mark starts.
-
-    Attributes:
-        tips: live snapshots; all their ancestors are live too.
-        young: unreachable tips younger than the cutoff, released or of a commit in progress.
-        youngest: time of the youngest of these files.
-        unnamed: unreachable tips without a referrer and without a release.
+    """The snapshots at which the mark starts: live tips, among them the unreachable ones younger than the cutoff
+    (released or of a commit in progress) or without a referrer and a release; and the time of the youngest file.
     """
 
     tips: frozenset[str]

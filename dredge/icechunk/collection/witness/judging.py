@@ -13,21 +13,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError, WitnessError
-from dredge.icechunk.collection.witness.operations import (
-    OldRef,
-    OperationsLog,
-    Since,
-    later_than,
-    read_old_refs,
-)
 from dredge.icechunk.collection.witness.record import (
     FORGET_LOST,
     KNOWN,
     Known,
     LostTip,
+    OldRef,
+    OperationsLog,
     Parents,
+    Since,
+    later_than,
     next_parents,
     read_known,
+    read_old_refs,
 )
 from dredge.icechunk.format.envelope import FileType, open_file
 from dredge.icechunk.format.flatbuffer import Buffer
@@ -62,14 +60,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The witnesses' result.
-
-    Attributes:
-        known: record for the next mark.
-        lost: lost tips that are kept.
-        unnamed: unreferenced snapshot files that are kept.
-        released: unreachable snapshots that were released.
-        old_refs: refs of spec 1 in a repository of spec 2.
+    """The witnesses' result: the record for the next mark, kept lost tips, kept unreferenced snapshot files, released
+    unreachable snapshots, refs of spec 1 in a repository of spec 2, and questions for a person.
     """
 
     known: Known
@@ -80,11 +72,7 @@ class Judgement:
     refusals: Sequence[Refusal] = field(default_factory=list)
 
     def refuse(self, uri: str) -> None:
-        """Stop a refused mark.
-
-        Raises:
-            WitnessError: there is a question for a person.
-        """
+        """Stop a refused mark: raises WitnessError if there is a question for a person."""
         if self.refusals:
             text = " ".join(refusal.message for refusal in self.refusals)
             raise WitnessError(
@@ -142,7 +130,7 @@ def judge(
         known=Known(
             run_id=run_id,
             at=now,
-            tips=labels_of(history),
+            tips={ref.label: ref.tip for ref in history.refs},
             # Recorded while their files exist: another run may keep them longer than this one.
             lost={node: tip for node, tip in lost.items() if node in files or now - tip.since < keep},
             unnamed=unnamed,
@@ -338,11 +326,6 @@ def first_of_main(history: History) -> tuple[str, int]:
     return first.id, first.flushed_at
 
 
-def labels_of(history: History) -> Mapping[str, str]:
-    """Tip by label of the ref."""
-    return {ref.label: ref.tip for ref in history.refs}
-
-
 def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     """Find lost tips and the refusals of the next run. Read-only.
 
@@ -368,10 +351,7 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
 def forget_lost(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[str]:
-    """Record a person's consent to the refused state.
-
-    Returns:
-        The accepted refusals; [] without refusals.
+    """Record a person's consent to the refused state; returns the accepted refusals.
 
     Raises:
         ConfigError: there is no reason.

@@ -1,25 +1,48 @@
-"""The record of a complete mark for the next one: `_dredge/known.parquet`, replaced by a conditional write.
+"""The past of a repository: the record of the last complete mark, the operations log, and refs of before an upgrade.
 
+`_dredge/known.parquet` is the record of a complete mark for the next one, replaced by a conditional write.
 Rows: reachable snapshots, and those with a file, each with the parents in all marks. Metadata of the file: a JSON
 object with the other fields of `Known`.
 
 A file that the store wrote more than an hour after the time in it was copied back, perhaps with `refs/` of its time. It
 proves nothing: a person must consent, and all unreachable snapshots are kept as lost (`judging`).
+
+The operations log (spec 2):
+
+    repo → latest updates → copy in overwritten/ → its updates → …      newest first, times strictly fall
+
+Every change of the repo info adds an entry. A log without the newest entry of the last mark belongs to an earlier or
+another repo info. A missing copy cuts the chain: older entries are unknown.
+
+An upgrade leaves `refs/` beside `repo`, and a program that still writes spec 1 changes these files without the repo
+info. A ref file or a tip later than the upgrade shows such a program; older files are leftovers.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
+from dredge.icechunk.format.repo_info import (
+    OVERWRITTEN,
+    REFS_FOLDER,
+    RepoInfo,
+    Update,
+    live_refs,
+    parse_ref,
+    parse_repo_info,
+)
+from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import History
+from dredge.icechunk.repository import SNAPSHOTS
 from dredge.runs.conditional import replace_tagged
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
@@ -46,12 +69,7 @@ FORGET_LOST = "forget-lost"
 
 @dataclass(frozen=True, slots=True)
 class LostTip:
-    """An unreachable tip without a release.
-
-    Attributes:
-        ref: label of its ref.
-        since: the store's time of the first mark that missed it.
-    """
+    """An unreachable tip without a release: label of its ref, and the time of the first mark that missed it."""
 
     ref: str
     since: datetime
@@ -59,37 +77,25 @@ class LostTip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The record of the newest complete mark.
+    """The record of the newest complete mark."""
 
-    Attributes:
-        run_id: of the mark's run; "" before the first mark.
-        at: the store's time of the mark; None before the first mark.
-        tips: snapshot by label of the ref.
-        lost: lost tips that are still kept.
-        unnamed: unreferenced snapshot files that are still kept, each with the store's time of the first mark that
-            found
-            it.
-        parents: of each snapshot with a file, in this mark and earlier ones.
-        released: snapshots released by Dredge's expirations, unreachable in every mark since.
-        operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
-        migrated_at: time of the upgrade to spec 2 (microseconds).
-        root: id and time of main's first snapshot: the life of the repository.
-        written_at: the store's time when the file was written.
-        copied_back_at: the store's time when the file was copied back; the other fields but `run_id` are then unknown
-            until the next mark.
-    """
-
-    run_id: str = ""
+    run_id: str = ""  # of the mark's run; "" before the first mark
     at: datetime | None = None
-    tips: Mapping[str, str] = field(default_factory=dict)
+    tips: Mapping[str, str] = field(default_factory=dict)  # snapshot by label of the ref
     lost: Mapping[str, LostTip] = field(default_factory=dict)
+    # Unreferenced snapshot files that are still kept, each with the time of the first mark that found it.
     unnamed: Mapping[str, datetime] = field(default_factory=dict)
-    parents: Parents = field(default_factory=dict)
+    parents: Parents = field(
+        default_factory=dict
+    )  # of each snapshot with a file, in this mark and earlier ones
+    # Snapshots released by Dredge's expirations, unreachable in every mark since.
     released: frozenset[str] = frozenset()
+    # Kind and time (microseconds) of the newest entry of the operations log (spec 2).
     operation: tuple[str, int] | None = None
-    migrated_at: int | None = None
-    root: tuple[str, int] | None = None
+    migrated_at: int | None = None  # time of the upgrade to spec 2 (microseconds)
+    root: tuple[str, int] | None = None  # id and time of main's first snapshot: the life of the repository
     written_at: datetime | None = None
+    # When the file was copied back; other fields but `run_id` are unknown until the next mark.
     copied_back_at: datetime | None = None
 
     def dumps(self) -> bytes:
@@ -205,3 +211,120 @@ def next_parents(known: Parents, history: History, files: Collection[str]) -> Pa
         return frozenset(found)
 
     return {node: present(parents) for node, parents in links.items() if node in kept}
+
+
+_DROPS = frozenset({"expiration ran", "collection ran"})
+"""Operations that drop snapshots from the repo info without their names."""
+_MOVES_BACK = frozenset({"branch reset", "amend"})
+
+
+class OperationsLog:
+    """The operations of a repository, read on demand."""
+
+    def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
+        self._reader = reader
+        self._info = info
+        self.is_cut = False
+
+    @property
+    def newest(self) -> tuple[str, int] | None:
+        """Kind and time of the newest operation; None for an empty log."""
+        return self._info.newest
+
+    def __iter__(self) -> Iterator[Update]:
+        info = self._info
+        while True:
+            yield from info.updates
+            if info.before_updates is None:
+                return
+            found = self._copy(info.before_updates)
+            if found is None:
+                self.is_cut = True
+                return
+            info = found
+
+    def since(self, operation: tuple[str, int]) -> Since:
+        """Find an operation, given by kind and time."""
+        later: list[Update] = []
+        for update in self:
+            if update.operation == operation:
+                return Since(True, (*later, update))
+            if update.updated_at < operation[1]:
+                return Since(False, (*later, update))
+            later.append(update)
+        return Since(None if self.is_cut else False, tuple(later))
+
+    def migrated_at(self) -> int | None:
+        """Time of the upgrade from spec 1 (microseconds); None if missing, or for a log cut before it."""
+        return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
+
+    def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
+        """The parents of snapshots right before operations that dropped some."""
+        found: dict[str, set[str]] = {}
+        for update, before in pairwise(since.updates):
+            if update.kind not in _DROPS or before.backup is None:
+                continue
+            info = self._copy(before.backup)
+            for entry in () if info is None else info.snapshots:
+                if entry.parent_id is not None:
+                    found.setdefault(entry.id, set()).add(entry.parent_id)
+        return {node: frozenset(parents) for node, parents in found.items()}
+
+    def _copy(self, name: str) -> RepoInfo | None:
+        key = f"{OVERWRITTEN}{name}"
+        try:
+            return parse_repo_info(self._reader.get(key), key)
+        except NotFoundError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The log after an operation: whether it is there (None for a log cut before it), and later operations, the newest
+    first, then the operation itself or the entry in its place.
+    """
+
+    is_there: bool | None
+    updates: tuple[Update, ...]
+
+    def moved_back(self, branch: str) -> bool:
+        """Whether a branch was reset or amended since."""
+        return any(update.kind in _MOVES_BACK and update.ref == branch for update in self.updates)
+
+
+@dataclass(frozen=True, slots=True)
+class OldRef:
+    """A ref of spec 1 in a repository of spec 2, such as "branch:main", with its tip and the time of its file."""
+
+    label: str
+    tip: str
+    written_at: datetime
+
+
+def list_ref_files(reader: ObjectReader) -> dict[tuple[str, str], tuple[str, datetime]]:
+    """List the refs of spec 1: key and time of the file by ("branch" or "tag", name)."""
+    times: dict[str, datetime] = {}
+    for batch in reader.list(REFS_FOLDER):
+        times |= zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True)
+    live = live_refs([key for key in times if not key.endswith("/")])
+    return {ref: (key, times[key]) for ref, key in live.items()}
+
+
+def read_old_refs(reader: ObjectReader) -> list[OldRef]:
+    """Read the refs of spec 1."""
+    found = {key: (":".join(ref), time) for ref, (key, time) in list_ref_files(reader).items()}
+    return [
+        OldRef(found[key][0], parse_ref(data, key), found[key][1])
+        for key, data in reader.get_many(sorted(found))
+    ]
+
+
+def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
+    """Whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
+    if migrated_at is None or ref.written_at > instant(migrated_at):
+        return True
+    key = SNAPSHOTS + ref.tip
+    try:
+        return parse_snapshot(reader.get(key), key).flushed_at > migrated_at
+    except NotFoundError:
+        return False

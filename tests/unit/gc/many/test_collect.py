@@ -6,9 +6,17 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many import collect_each, outcome_of
-from dredge.runs.report import Outcome, left_out, save_summary, summarize, summary_lines
+from dredge.runs.report import (
+    Outcome,
+    collect_each,
+    left_out,
+    outcome_of,
+    save_summary,
+    summarize,
+    summary_lines,
+)
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.gc import World, make_world
@@ -41,7 +49,14 @@ def collected(world: World, *names: str, at_once: int = 1, **settings: Any) -> l
             }
         )
 
-    return list(collect_each(names, config_of, LocalRunner(), world.client, at_once, None, world.lake.clock))
+    where: dict[str, Any] = {"client": world.client, "clock": world.lake.clock}
+    outcomes = collect_each(
+        names,
+        lambda name: steps.plan_run(config_of(name), **where).run_uri,
+        lambda run_uri: steps.to_its_end(steps.Run.open(run_uri, **where), LocalRunner()),
+        at_once,
+    )
+    return list(outcomes)
 
 
 def keys(world: World, name: str) -> list[str]:

@@ -14,11 +14,8 @@ import pytest
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError
 from dredge.icechunk.collection import check_limits as step
 from dredge.icechunk.collection import index
-from dredge.icechunk.collection.check_limits import (
-    GUARD,
-    AbsentChunk,
-    sample_canaries,
-)
+from dredge.icechunk.collection.absent import AbsentChunk
+from dredge.icechunk.collection.check_limits import GUARD, sample_canaries
 from dredge.icechunk.collection.list_candidates.listing import NameRange
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run

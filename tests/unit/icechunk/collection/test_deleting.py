@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.list_candidates.listing import write_candidates
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
@@ -18,6 +17,7 @@ from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
+from dredge.sets.hashes import NONE, write_hashes
 from dredge.storage import store_clock
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from tests.support.icechunk_repo import Repo
@@ -58,7 +58,7 @@ def test_candidate_that_is_no_id_is_never_swept(v1: Repo, name: str) -> None:
     row = [f"chunks/{name}", 0, datetime(2020, 1, 1, tzinfo=UTC), None]
     columns = dict(zip(LISTING_SCHEMA.names, ([one] for one in row), strict=True))
     (part,) = write_candidates(run.folder, "chunks", 9999, [pa.table(columns, schema=LISTING_SCHEMA)], 10)
-    alive = sets.write_ids(run.folder, "bulk_delete/_alive/none.ids", sets.NONE)
+    alive = write_hashes(run.folder, "bulk_delete/_alive/none.ids", NONE)
     write_look(run.folder, "bulk_delete/_watch/001.json", True, "", store_clock(run.state, ""))
     task = DeleteTask(kind="chunks", parts=[part])
     delete_parts.body(in_a_worker(run), config(run, {"chunks": alive}), task)

@@ -12,10 +12,13 @@ from dredge.errors import FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, plan_collection, release_lease
 from dredge.icechunk.collection.undo import purge
-from dredge.icechunk.collection.witness.judging import forget_lost
-from dredge.icechunk.collection.witness.record import KNOWN
+from dredge.icechunk.collection.witness.judging import ask_witnesses, forget_lost
+from dredge.icechunk.collection.witness.record import KNOWN, note_released
+from dredge.icechunk.history import Ref
+from dredge.icechunk.library import delete_ref
 from dredge.runs.tasks import LocalRunner
-from tests.support.icechunk_expiring import expire
+from dredge.storage import open_writer
+from tests.support.icechunk_expiring import expire, expire_in_place
 from tests.support.icechunk_past import Past
 
 HERE = LocalRunner()
@@ -176,6 +179,32 @@ def test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_
     v1.pass_days(2)
     assert v1.collect()["deleted"]["objects"] > 0
     assert late not in v1.objects()["snapshots"]
+
+
+def test_commit_that_loses_its_branch_to_an_expiration_is_kept_like_a_lost_one(v1: Past) -> None:
+    v1.commit()
+    v1.library.create_branch("job", v1.tip())
+    v1.commit("job")
+    v1.commit()
+    v1.collect()
+    late = list[str]()
+
+    def delete_a_moment_late(ref: Ref) -> None:
+        late.append(v1.commit(ref.name))
+        delete_ref(v1.library, ref)
+
+    applied = expire_in_place(
+        open_writer(v1.uri), now(), delete_expired_branches=True, delete_ref=delete_a_moment_late
+    )
+    note_released(v1.state, applied.plan.released)
+    for _ in range(3):
+        v1.pass_days(9)
+        assert v1.collect()["outcome"] == "success"
+        assert v1.read(late[0], 4) == [4, 4]
+    assert late[0] in ask_witnesses(v1.uri).unnamed
+    v1.pass_days(31)
+    v1.collect()
+    assert late[0] not in v1.objects()["snapshots"]
 
 
 def test_snapshot_that_nothing_names_is_garbage_once_it_is_old(v1: Past) -> None:

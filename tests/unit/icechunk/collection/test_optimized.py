@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import DefectError, FormatError, RefusedError
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state import RunState, StateStore, open_base
+from dredge.icechunk.collection.run import Run, RunState, StateStore, open_base
 from dredge.icechunk.collection.steps import (
     bulk_delete,
     check_limits,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.icechunk.collection import own_files, planning
+from dredge.icechunk.collection import own_files, steps
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
 from dredge.icechunk.collection.outputs import OwnFilesOutput, StateOutput
@@ -26,9 +26,8 @@ from dredge.icechunk.collection.own_files import (
     is_own_file,
     own_files_deleter,
 )
-from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.collection.save_report import advance_state
-from dredge.icechunk.collection.state import RunState, StateStore
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
@@ -88,7 +87,7 @@ def counts_of_cleaning(repo: Repo, report: dict[str, Any]) -> dict[str, int]:
 def test_own_files_stop_growing_and_optimized_runs_go_on(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     ago = count(60, -1)  # ids of runs of one second have no order
     monkeypatch.setattr(
-        planning, "new_descending_xid", lambda now: new_descending_xid(now - timedelta(seconds=next(ago)))
+        steps, "new_descending_xid", lambda now: new_descending_xid(now - timedelta(seconds=next(ago)))
     )
     sizes = []
     for number in range(9):

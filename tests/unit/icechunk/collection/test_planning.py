@@ -12,26 +12,25 @@ from typing import Any
 import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError
-from dredge.icechunk.collection import planning
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Safety
-from dredge.icechunk.collection.planning import _checked_store_time, _cutoff, plan_collection, resume_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
+    _cutoff,
     check_resumable,
     is_local,
+    plan_collection,
     release_lease,
     reopen_run,
+    resume_run,
     to_its_end,
 )
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.inventory.manifest import Inventory
-from dredge.runs.clock import StoreClock
 from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_writer
 from tests.support.icechunk_repo import Repo
-from tests.support.memory_store import memory_store
 
 
 def test_plan_holds_no_secrets_and_round_trips(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,18 +71,6 @@ def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
     assert _cutoff(NOW, config, None) == NOW - 168 * HOUR
 
 
-@pytest.mark.parametrize(("ahead", "is_refused"), [(300, False), (-300, False), (301, True), (-301, True)])
-def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool) -> None:
-    memory_store("test-planning-clocks").clock = lambda: NOW
-    state = open_writer("memory://test-planning-clocks/repo/_dredge")
-    here = NOW - timedelta(seconds=ahead)
-    if is_refused:
-        with pytest.raises(RefusedError, match="clock differs"):
-            _checked_store_time(StoreClock(state), lambda: here, 300)
-    else:
-        assert _checked_store_time(StoreClock(state), lambda: here, 300) == NOW
-
-
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +80,7 @@ def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
     lease = v1.folder / "_dredge" / "lease.json"
     before = lease.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(planning, "demand_conditions", refused)
+        patch.setattr(steps, "demand_conditions", refused)
         with pytest.raises(RefusedError, match="no conditions"):
             plan_collection(v1.config())
     assert lease.read_bytes() == before

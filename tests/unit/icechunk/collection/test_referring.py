@@ -11,7 +11,7 @@ import pytest
 
 from dredge.errors import AlarmError, DredgeError
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
-from dredge.icechunk.collection.referring import ids_in_referring
+from dredge.icechunk.collection.pinned import ids_in_referring
 from dredge.icechunk.collection.undo import purge
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.maintenance import open_state
@@ -23,6 +23,7 @@ from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, expired_sample
+from tests.support.icechunk_waiting import let_wait
 
 
 def refer(folder: Path, chunk: Path, spec: int = 2) -> Repo:
@@ -68,6 +69,23 @@ def test_a_reference_made_after_the_mark_is_heeded(spec: int, tmp_path: Path) ->
     (tmp_path / "later").rename(tmp_path / "other")
     repo.sweep(run)
     assert objects(repo.folder)["chunks"] == chunks - {*doomed[1:]}
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_a_reference_made_within_the_grace_is_heeded(spec: int, tmp_path: Path) -> None:
+    """A session that knew the chunk before its release has the whole grace for its commit."""
+    repo = expired_sample(tmp_path / "repo", spec)
+    before = objects(repo.folder)
+    doomed = sorted(before["chunks"] - repo.collected(tmp_path)["chunks"])
+    other = refer(tmp_path / "other", repo.folder / "chunks" / "none")
+    settings = {"unsafe_grace_seconds": None, "referring_repositories": other.uri}
+    repo.collect(**settings)
+    assert objects(repo.folder) == before
+    (tmp_path / "other").rename(tmp_path / "before")
+    refer(tmp_path / "other", repo.folder / "chunks" / doomed[0])
+    let_wait(repo.folder, 99)
+    assert repo.collect(**settings)["outcome"] == "success"
+    assert objects(repo.folder)["chunks"] == before["chunks"] - {*doomed[1:]}
 
 
 def test_a_referring_repository_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,8 @@ from dredge.errors import FormatError, OvertakenError, RefusedError, Unavailable
 from dredge.icechunk.collection import save_report as step
 from dredge.icechunk.collection.index import SnapshotRow
 from dredge.icechunk.collection.outputs import REPORT, ListCandidatesOutput, SaveReportOutput
-from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.run import Run, RunState, StateStore, open_base, snapshots_table
 from dredge.icechunk.collection.save_report import advance_state
-from dredge.icechunk.collection.state import RunState, StateStore, open_base, snapshots_table
 from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, run_steps, save_report
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.maintenance import make_lease, open_state
@@ -25,7 +25,7 @@ from dredge.runs.parts import parquet_bytes
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import Current, Version
 from dredge.storage import ObjectWriter, open_writer
-from tests.support.icechunk_repo import Repo
+from tests.support.icechunk_repo import Repo, expired_sample
 from tests.support.icechunk_tasks import STATE
 
 PAGE = "report.html"
@@ -197,3 +197,11 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
         assert store.current(uri, 2).state is not None
     assert f"uri {STATE.uri}" in store.current(f"{STATE.uri}-2", 2).problem
     assert "spec_version" in store.current(STATE.uri, 1).problem
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_released_snapshots_that_are_young_are_not_called_needed(spec: int, tmp_path: Path) -> None:
+    repo = expired_sample(tmp_path, spec)
+    found = repo.collect(unsafe_min_age_seconds=None, dry_run=True)
+    kept = {row["why"]: row["objects"] for row in found["rows"] if row["kind"] == "snapshots"}
+    assert kept == {"needed": 10, "released, younger than the cutoff": 5}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, OvertakenError
-from dredge.icechunk.collection import planning
 from dredge.icechunk.collection import save_report as save_step
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.mark import step as mark_step
 from dredge.icechunk.collection.mark.snapshots import add_snapshots
@@ -199,7 +199,7 @@ def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
             run = optimized(collected, **young)
         assert not says_so(to_its_end(run, LocalRunner()))
 
-    monkeypatch.setattr(planning, "new_descending_xid", lambda now: new_descending_xid(now - AN_HOUR))
+    monkeypatch.setattr(steps, "new_descending_xid", lambda now: new_descending_xid(now - AN_HOUR))
     late = optimized(collected, **young)
     monkeypatch.undo()
     monkeypatch.setattr(mark_step, "add_snapshots", asleep)

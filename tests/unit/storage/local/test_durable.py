@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dredge import process
-from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.repository import read_history
 from dredge.kv.sqlite import SQLiteKV
 from dredge.storage import ObjectWriter, open_reader, open_writer
+from tests.support.icechunk_expiring import expire_in_place
 from tests.support.icechunk_past import Past
 from tests.support.power import Disk
 

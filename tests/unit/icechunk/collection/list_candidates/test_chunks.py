@@ -9,17 +9,16 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection import absent
+from dredge.icechunk.collection.absent import AskConfig, AskResult, AskTask, ask_for_chunks
 from dredge.icechunk.collection.list_candidates import chunks
-from dredge.icechunk.collection.list_candidates import chunks as unproved_module
 from dredge.icechunk.collection.list_candidates.chunks import (
-    AskConfig,
-    AskResult,
-    AskTask,
+    NAMED,
+    NameResult,
     _beyond_manifests,
-    ask_for_chunks,
+    write_by_shard,
 )
 from dredge.icechunk.collection.list_candidates.listing import unproved
-from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, write_by_shard
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
@@ -112,7 +111,7 @@ def test_store_is_asked_for_every_new_chunk_of_manifests_without_a_proof(
     task.put(f"chunks/{named(8)}")  # another one of the same first bits
     found = ask(task, dict.fromkeys(said, ""), said, 5)
     assert answer(found) == (4, 3, [f"{number:016x}" for number in (7, 8, 9)])
-    monkeypatch.setattr(unproved_module, "ABSENT_MAX", 2)
+    monkeypatch.setattr(absent, "ABSENT_MAX", 2)
     few = ask(task, dict.fromkeys(said, ""), said, 5)
     assert (few.missing, few.absent) == (3, [f"{number:016x}" for number in (7, 8)])
 

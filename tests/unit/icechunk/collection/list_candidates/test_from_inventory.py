@@ -18,17 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.collection.absent import AbsentConfig, AskResult, ask_for_absent
+from dredge.icechunk.collection.list_candidates.chunks import NAMED
 from dredge.icechunk.collection.list_candidates.from_inventory import (
-    AbsentConfig,
-    AbsentResult,
-    AbsentTask,
     InventoryConfig,
     InventoryResult,
     InventoryTask,
-    ask_for_absent,
     name_inventory,
 )
-from dredge.icechunk.collection.list_candidates.named import NAMED
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     collect,
@@ -248,12 +245,11 @@ def rows(*found: tuple[int, int, int, datetime]) -> pa.Table:
     return pa.table([list(column) for column in zip(*found, strict=True)], schema=NAMED)
 
 
-def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AbsentResult:
+def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AskResult:
     half = len(absent) // 2
     parts = [task.ids("a/0.ids", absent[:half]), task.ids("a/1.ids", absent[half:])]
-    config = AbsentConfig(absent=parts, threads=2)
-    given = AbsentTask(index_part=task.indexed("part", said), live=task.ids("mark/manifests.ids", live))
-    return ask_for_absent.body(task.run, config, given)
+    config = AbsentConfig(absent=parts, live=task.ids("mark/manifests.ids", live), threads=2)
+    return ask_for_absent.body(task.run, config, task.indexed("part", said))
 
 
 def test_live_manifest_that_is_gone_or_names_less_than_was_counted_stops_the_run(task: Task) -> None:
