@@ -32,10 +32,9 @@ from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import STORE_HOLD, DeleteOutcome, open_reader
-from dredge.storage.local.store import LocalReader
 from dredge.storage.undo import StreamedCopier
 from dredge.undo.pins import end_pin
-from tests.support.folder_store import LocalDeleter
+from tests.support.folder_store import LocalDeleter, LocalReader
 from tests.support.gc import deleting
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
 from tests.support.icechunk_repo import Repo, change_number, grown, until_shut
@@ -97,9 +96,10 @@ def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_fin
 def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(repo: Repo) -> None:
     run = repo.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
 
-    def overtake(_number: int, _keys: object) -> None:
-        run.lease.release(run.plan.lease)
-        make_lease(run.state, 60).acquire("somebody else")
+    def overtake(number: int, _keys: object) -> None:
+        if number == 2:  # the first request was sent
+            run.lease.release(run.plan.lease)
+            make_lease(run.state, 60).acquire("somebody else")
 
     with deleting(before=overtake), pytest.raises(LeaseHeldError):
         bulk_delete(run, HERE)
