@@ -36,9 +36,8 @@ class DeleteConfig:
     gate: GateConfig
     delete_keys: int
     alive: dict[str, PartInfo]  # sets of objects that became live after the mark, by kind
-    pinned: tuple[
-        LocatedSet, ...
-    ]  # restored objects that are kept for now; read again, because a run may have waited
+    # Restored objects that are kept for now; read again, because a run may have waited.
+    pinned: tuple[LocatedSet, ...]
     undo: str
     named: tuple[LocatedSet, ...] = ()  # objects that kept files of this sweep refer to
 
