@@ -125,7 +125,9 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
             if state is not DagRunState.SUCCESS:
                 self.conf, self.trigger_run_id = dict(self.runs[number]["conf"]), self._ids[number]
                 self.reset_dag_run = state is not None
-                super().execute(context)  # parks the task
+                # Parks the task. A run deleted in the second before the triggerer's first look is not noticed:
+                # Airflow's trigger then waits until the task's `execution_timeout`.
+                super().execute(context)
         states = {name: self._state(context, number) for number, name in enumerate(self._ids)}
         bad = [name for name, state in states.items() if state is not DagRunState.SUCCESS]
         if bad:
