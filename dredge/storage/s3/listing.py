@@ -40,8 +40,12 @@ _ROW = re.compile(  # in the order in which AWS and most others write them
     rb"<ETag>(?:&quot;|&#34;|\")?+([^<&\"]*+)(?:&quot;|&#34;|\")?+</ETag>\s*+"
     rb"(?:<Checksum\w++>[^<]*+</Checksum\w++>\s*+)*+<Size>(\d++)</Size>"
 )
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
+_ETAG = re.compile(rb"<ETag>(?:&quot;|&#34;|\")?([^<&\"]*)(?:&quot;|&#34;|\")?</ETag>")
 _PLAIN_CLASS = b"<StorageClass>STANDARD</StorageClass>"
 _CLASS = re.compile(rb"<StorageClass>([^<]*+)</StorageClass>")
+_SIZE = re.compile(rb"<Size>(\d+)</Size>")
 _FOLDER = re.compile(rb"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
 _TOKEN = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
 _TRUNCATED = re.compile(rb"<IsTruncated>\s*true\s*</IsTruncated>", re.IGNORECASE)
@@ -119,18 +123,28 @@ def next_token(xml: bytes, what: str) -> str | None:
 
 def parse_page(xml: bytes, what: str) -> Page:
     """Read a page; raises FormatError if rows are missing."""
-    found = _ROW.findall(xml)
+    columns = _columns(xml)
     folders = _FOLDER.findall(xml) if _PREFIXES in xml else []
-    if xml.count(_CONTENTS) != len(found) or xml.count(_PREFIXES) != len(folders):
+    if columns is None or xml.count(_PREFIXES) != len(folders):
         return _parse_by_the_book(xml, what)
     url_coded = _URL_CODED.search(xml) is not None
-    keys, times, etags, sizes = ([row[column] for row in found] for column in range(4))
+    keys, times, etags, sizes = columns
     try:
         rows = _rows(_decode(keys, url_coded), times, etags, sizes, _classes(xml, len(keys)))
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
     names = [name.decode() for name in _decode(folders, url_coded)]
     return _checked(Page(rows, names, next_token(xml, what)), xml, what)
+
+
+def _columns(xml: bytes) -> list[list[bytes]] | None:
+    """The columns of a page; None for another form."""
+    expected = xml.count(_CONTENTS)
+    rows = _ROW.findall(xml)
+    if len(rows) == expected:
+        return [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    columns = [pattern.findall(xml) for pattern in (_KEY, _MODIFIED, _ETAG, _SIZE)]
+    return columns if all(len(column) == expected for column in columns) else None
 
 
 def _classes(xml: bytes, count: int) -> list[bytes | None]:
