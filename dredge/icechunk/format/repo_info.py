@@ -183,6 +183,7 @@ def _update(table: Table) -> Update:
 
 REFS_FOLDER = "refs/"
 DELETED = ".deleted"
+_UNFINISHED = re.compile(r"ref\.json(\.deleted)?#\d+")  # as Icechunk's local store writes it, before a rename
 REF_BYTES_MAX = 4096
 
 
@@ -223,6 +224,8 @@ def live_refs(keys: Collection[str]) -> dict[tuple[str, str], str]:
     for key in keys:
         folder, _, file = key.removeprefix(REFS_FOLDER).rpartition("/")
         kind, dot, name = folder.partition(".")
+        if _UNFINISHED.fullmatch(file):
+            continue  # the library's own listing on disk leaves out what its writer has not renamed yet
         if (
             file not in ("ref.json", f"ref.json{DELETED}")
             or not dot

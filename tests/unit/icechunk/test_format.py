@@ -302,6 +302,8 @@ def test_refs_files_are_strict() -> None:
         "refs/tag.a/ref.json.deleted",
         "refs/tag.b.c/ref.json",
         "refs/branch.main/ref.json",
+        "refs/branch.new/ref.json#1",  # on disk, the library writes under this name and renames
+        "refs/tag.b.c/ref.json.deleted#12",
     ]
     assert set(live_refs(keys)) == {("tag", "b.c"), ("branch", "main")}
     with pytest.raises(FormatError):
