@@ -85,17 +85,6 @@ class SnapshotRow:
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
 
-    def covers(self, other: SnapshotRow) -> bool:
-        """Whether this row has all manifests of the other row, with equal numbers of references."""
-        named = zip(other.manifests, other.refs, strict=True)
-        return set(named) <= set(zip(self.manifests, self.refs, strict=True))
-
-    def united(self, other: SnapshotRow) -> SnapshotRow:
-        """The manifests of two reads of a snapshot, with this row's numbers of references."""
-        refs = dict(zip(other.manifests, other.refs, strict=True))
-        refs |= dict(zip(self.manifests, self.refs, strict=True))
-        return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))
-
 
 @dataclass(slots=True)
 class ManifestIndex:
@@ -105,8 +94,6 @@ class ManifestIndex:
         manifests_of: ids of the manifests in each part, by the part's name.
         superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
             unreadable head).
-        contradicted: snapshots with two different reads.
-        left_out: names of unreadable parts of snapshots.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -115,8 +102,6 @@ class ManifestIndex:
     heads: list[str] = field(default_factory=list)
     superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     unread_heads: set[str] = field(default_factory=set)
-    contradicted: set[str] = field(default_factory=set)
-    left_out: set[str] = field(default_factory=set)
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
@@ -144,8 +129,8 @@ class ManifestIndex:
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of snapshots, without unreadable parts."""
-        return sorted({part.name for part in self.snapshot_parts} - self.left_out)
+        """Names of the parts of snapshots."""
+        return sorted(part.name for part in self.snapshot_parts)
 
     @property
     def part_names(self) -> set[str]:
@@ -194,18 +179,20 @@ class ManifestIndex:
         for part, rows in zip(parts, ordered_map(partial(_rows_or_error, state), parts, 16), strict=True):
             if isinstance(rows, DredgeError):
                 log.warning("the index's part %s is left out: %s", part.name, rows)
-                self.left_out.add(part.name)
                 continue
-            for row in rows:
-                known = found.setdefault(row.snapshot, row)
-                if known != row:
-                    found[row.snapshot] = self.contradict(known, row)
+            found = unite_rows([*found.values(), *rows])
         return found
 
-    def contradict(self, known: SnapshotRow, other: SnapshotRow) -> SnapshotRow:
-        """Note two different reads of a snapshot; return the manifests of both."""
-        self.contradicted.add(known.snapshot)
-        return known.united(other)
+
+def unite_rows(rows: Iterable[SnapshotRow]) -> dict[str, SnapshotRow]:
+    """Collect rows by snapshot; of several rows, all manifests are live."""
+    found: dict[str, SnapshotRow] = {}
+    for row in rows:
+        known = found.setdefault(row.snapshot, row)
+        if known != row:
+            refs = dict(zip(row.manifests + known.manifests, row.refs + known.refs, strict=True))
+            found[row.snapshot] = SnapshotRow(row.snapshot, tuple(refs), tuple(refs.values()))
+    return found
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:

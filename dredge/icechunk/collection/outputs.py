@@ -118,11 +118,6 @@ class MarkOutput(StepOutput):
         return bool(self.summary.details.get("known_is_damaged", False))
 
     @property
-    def contradicted(self) -> list[str]:
-        """Live snapshots with two different reads; the manifests of both are live."""
-        return list(self.detail("contradicted"))
-
-    @property
     def young_until(self) -> datetime | None:
         """When the last unneeded young snapshot reaches the minimum age; None without one."""
         found = self.summary.details.get("young_until")

@@ -30,8 +30,8 @@ from dredge.icechunk.collection.index import (
     HEADS,
     PARTS,
     ManifestIndex,
-    SnapshotRow,
     read_manifest_rows,
+    unite_rows,
     write_manifest_rows,
     write_snapshot_rows,
 )
@@ -203,9 +203,7 @@ def compact_index(run: Run, version: Version) -> int:
     kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
     # Reads after the mark are for the next run: a run with a lost lease may have written them.
     unseen = index.snapshots(run.state, base.state.seen)
-    # A second, empty row for snapshots with two different reads: the index still shows the difference.
-    contradicted = {*base.state.contradicted, *index.contradicted}
-    named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
+    named = [*unite_rows([*rows.values(), *unseen.values()]).values()]
     snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)

@@ -196,6 +196,5 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         snapshots=record.input(MarkOutput).snapshot_rows,
         virtual=record.input(MarkOutput).virtual,
         counted=counted,
-        contradicted=tuple(record.input(MarkOutput).contradicted),
         seen=tuple(record.input(MarkOutput).seen),
     )

@@ -26,11 +26,10 @@ from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, cache_uri, refs_by_manifest
+from dredge.icechunk.collection.index import ManifestIndex, cache_uri, refs_by_manifest
 from dredge.icechunk.collection.kinds import is_old
 from dredge.icechunk.collection.mark.chunks import count_change, count_live, find_live_chunks
 from dredge.icechunk.collection.mark.snapshots import (
-    add_snapshots,
     ancestors_seen,
     index_snapshots,
     read_index,
@@ -83,7 +82,6 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         indexed = ask(read_index, run)
         ask(run.store_now)  # later steps need the time
         known = KnownSnapshots() if run.base is None else run.base.known
-        tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
         actual = read_history(run.reader, known=known, files=listed)
     if actual.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
@@ -101,9 +99,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         unlisted = roots.tips - history.snapshots.keys()
         live |= ancestors_seen(unlisted, judgement.known.parents, judgement.released) & files.keys()
     index, rows_before = indexed.result()
-    replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
-    before = set() if run.base is None else {*run.base.state.contradicted}
-    rows, parts = index_snapshots(run, runner, index, rows_before, live, replaced & live, before)
+    rows, parts = index_snapshots(run, runner, rows_before, live)
     refs = refs_by_manifest(rows)
     kept = refs.keys() - refs_by_manifest([row for row in rows if row.snapshot in history.snapshots]).keys()
     gone = _gone(run, kept)
@@ -123,10 +119,9 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
-    add_snapshots(run, index, parts)
+    index.add(run.state, f"{run.folder.label}-1", parts, [])
     record.details["seen"] = index.seen
-    record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
-    _warn(run, record, roots, contradicted)
+    _warn(run, record)
     _warn_of_past(run, record, roots, judgement)
 
 
@@ -228,14 +223,8 @@ def _record_live(
     record.details["history"] = history.digest
 
 
-def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str]) -> None:
+def _warn(run: Run, record: StepRecord) -> None:
     config = run.plan.config
-    if contradicted:
-        record.warn(
-            f"two reads of {len(contradicted):,} snapshots, such as {contradicted[0]}, have different manifests: one"
-            " read was damaged, so the manifests of both are kept. Check these snapshots with Icechunk and restore"
-            f" damaged ones; if all are intact, {READ_AGAIN}"
-        )
     if config.after is not None and config.waits:
         record.warn(
             "this report takes the planned expiration as applied. Released objects first wait for"
