@@ -157,7 +157,11 @@ class ManifestIndex:
             **({"replaces": sorted(replaces)} if replaces else {}),
         }
         data = json.dumps(value, sort_keys=True).encode()
-        state.put(f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json", data)
+        if (parts := get_part_cache(cache_uri(state))) is not None:
+            parts.settle()  # a head names parts that are there
+        name = f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json"
+        state.put(name, data)
+        self.heads.insert(0, name)
         self._take(value)
 
     def _take(self, value: Mapping[str, Any]) -> None:
@@ -269,9 +273,10 @@ def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, N
 
 
 def _put(state: ObjectWriter, name: str, data: bytes, rows: int) -> PartInfo:
-    state.put(name, data)
-    if (parts := get_part_cache(cache_uri(state))) is not None:
-        parts.put(name, data)
+    if (parts := get_part_cache(cache_uri(state))) is None:
+        state.put(name, data)
+    else:
+        parts.write(state, name, data)
     return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -296,8 +301,13 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
             tuple(info.refs for info in manifests),
         )
 
+    def get(key: str) -> bytes:
+        # The history of spec 1 has read it a moment ago: contents of a snapshot never change but for the parent.
+        kept = get_part_cache(reader.uri)
+        return (None if kept is None else kept.get(key)) or reader.get(key)
+
     with _missing_is_damage(reader):
-        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
+        yield from read_parsed(reader, [SNAPSHOTS + node for node in snapshots], parse, threads, get)
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:

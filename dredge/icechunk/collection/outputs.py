@@ -292,7 +292,7 @@ class SaveReportOutput(StepOutput):
 
     @property
     def outcome(self) -> str:
-        """Outcome of the run: a key of `report.OUTCOMES`."""
+        """Outcome of the run: a key of `dredge.runs.results.OUTCOMES`."""
         return str(self.detail("outcome"))
 
     @property

@@ -100,7 +100,7 @@ def index_snapshots(
 
 def read_index(run: Run) -> tuple[ManifestIndex, dict[str, SnapshotRow]]:
     """Read the index and its snapshots."""
-    index = ManifestIndex.load(run.state)
+    run.index = index = ManifestIndex.load(run.state)
     if run.base is None:
         return index, index.snapshots(run.state)
     later = index.snapshots(run.state, run.base.state.seen)

@@ -26,10 +26,9 @@ from dredge.icechunk.collection.index import (
 )
 from dredge.icechunk.collection.mark import chunks, snapshots
 from dredge.icechunk.collection.mark.chunks import (
-    Change,
+    Chunks,
     UniteConfig,
-    count_change,
-    count_live,
+    find_live_chunks,
     unite_layers,
 )
 from dredge.icechunk.collection.mark.snapshots import (
@@ -334,9 +333,11 @@ def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
     part = write_manifest_rows(run.state, "x", [("A", NamedChunks(np.array([1], np.uint64)))])
     index = ManifestIndex(manifest_parts={part.name: part}, manifests_of={part.name: ["A", "B"]})
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
-        assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
+        counted = find_live_chunks(run, HERE, index, None, {"A": 1}).counted
+        assert counted is not None
+        assert len(counted.layers) == 1
         with pytest.raises(FormatError):
-            count_live(run, HERE, index, {"A": 1, "B": 1}, 0)
+            find_live_chunks(run, HERE, index, None, {"A": 1, "B": 1})
 
 
 class Earlier:
@@ -361,11 +362,11 @@ class Earlier:
         self.index.add(self.run.state, name, [], [(part, [*manifests])])
         return part
 
-    def change(self) -> Change:
+    def change(self) -> Chunks:
         with self.run.folder.writing(StepTry.claim(self.run.folder.writer, "mark")):
-            return count_change(self.run, HERE, self.index, self.base, self.refs)
+            return find_live_chunks(self.run, HERE, self.index, self.base, self.refs)
 
-    def counts(self, change: Change, *more: int) -> list[int]:
+    def counts(self, change: Chunks, *more: int) -> list[int]:
         wanted = np.array([1, 2, 3, *more], np.uint64)
         (found,) = change.counted.counts(RunFolder(self.run.state, "r"), [wanted])
         return [int(one) for one in found]
