@@ -260,15 +260,16 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         raise RefusedError(text)
     unnamed = find_unnamed(run.reader, files.result(), marked | changes.new, candidates, run.plan.created_at)
     alive = newly_live(run.reader, changes.new, unnamed)
-    config = _config(run, record, alive, pinned.result()[0], begun.result())
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
     with at_once() as ask:
+        made = ask(_config, run, record, alive, pinned.result()[0], begun.result())
         checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
         checks.append(ask(note_deletion, run, record))
         veto = approval_of(run, record, ApproveOutput)
     for check in checks:
         check.result()
+    config = made.result()
     is_recent = running_seconds() - asked < run.plan.config.safety.watch_silence_seconds_max / 2
     with watching(
         run.folder,
