@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
@@ -34,7 +33,7 @@ from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
-from dredge.lakefs import LakeFS, LakeFSClient, Repository
+from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
 from dredge.runs.folder import RunFolder
@@ -53,7 +52,7 @@ log = logging.getLogger("dredge")
 
 
 def acquire_lease(
-    config: GCConfig, holder: str, client: LakeFS | None = None, options: StorageOptions | None = None
+    config: GCConfig, holder: str, client: LakeFSClient | None = None, options: StorageOptions | None = None
 ) -> LeaseGrant:
     """Acquire the lease of a repository, the exclusive right to run, for a holder such as a DAG run. Raises
     LeaseHeldError: another run holds it."""
@@ -70,7 +69,10 @@ def release_lease(run: Run) -> None:
 
 
 def release_grant(
-    config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
+    config: GCConfig,
+    grant: LeaseGrant,
+    client: LakeFSClient | None = None,
+    options: StorageOptions | None = None,
 ) -> None:
     """Release a lease without a planned run."""
     try:
@@ -88,7 +90,7 @@ def release_grant(
 def plan_run(
     config: GCConfig,
     lease: LeaseGrant | None = None,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Plan:
@@ -211,14 +213,9 @@ def _refer_no_more(
     return None
 
 
-class TellsTime(Protocol):
-    """A server with a clock."""
-
-    def clock(self) -> datetime | None:
-        """The server's time, rounded down to seconds; None without a time in the response."""
-
-
-def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
+def compare_server(
+    server: LakeFSClient, store_now: Callable[[], datetime], seconds_max: float
+) -> float | None:
     """Return the proved difference in seconds of a lakeFS server's clock minus the store's; None without a time in
     the response. Raises RefusedError: it is more than `seconds_max`."""
     # Read between two readings of the store's clock, the difference is an interval: as long as the three requests took,
@@ -317,7 +314,10 @@ def check_resumable(run: Run) -> None:
 
 
 def reopen_run(
-    run_uri: str, client: LakeFS | None = None, options: StorageOptions | None = None, clock: Clock = utc_now
+    run_uri: str,
+    client: LakeFSClient | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
 ) -> Run:
     """Acquire the lease of a local run again and open the run.
 

@@ -54,7 +54,7 @@ from dredge.gc.mark_uncommitted import (
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
 from dredge.gc.witness.unnamed import kind_of, list_tables, open_table
-from dredge.lakefs import LakeFS, Ref, Repository
+from dredge.lakefs import LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
@@ -284,7 +284,7 @@ def _metarange_of(run: ReferringRun, commit_id: str) -> str:
 
 def check_referring(
     config: GCConfig,
-    client: LakeFS,
+    client: LakeFSClient,
     namespace: str,
     options: StorageOptions | None,
     *,
@@ -335,7 +335,7 @@ def _describe(named: int, looked: int, others: int) -> str:
     return text or "the server has no other repository"
 
 
-def _named(client: LakeFS, name: str, uri: str, options: StorageOptions | None) -> Sequence[Line]:
+def _named(client: LakeFSClient, name: str, uri: str, options: StorageOptions | None) -> Sequence[Line]:
     try:
         client.branches(name)
         next(iter(open_reader(uri, options).list(METADATA)), None)
@@ -345,7 +345,7 @@ def _named(client: LakeFS, name: str, uri: str, options: StorageOptions | None) 
     return []
 
 
-def _example(client: LakeFS, other: Repository, namespace: str) -> str:
+def _example(client: LakeFSClient, other: Repository, namespace: str) -> str:
     """A key of the namespace in the first folders of another repository's default branch; "" for none found."""
     after = ""
     try:

@@ -63,7 +63,7 @@ PAGE = 1000
 
 
 class CatalogClient:
-    """The calls of `dredge.lakefs.LakeFS` answered by a catalog in this process."""
+    """The calls of `dredge.lakefs.LakeFSClient` answered by a catalog in this process."""
 
     def __init__(self, catalog: Catalog, url: str = "http://lakefs:8000") -> None:
         self.catalog = catalog

@@ -29,7 +29,7 @@ from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import list_tables, sort_out
-from dredge.lakefs import LakeFS, Ref
+from dredge.lakefs import LakeFSClient, Ref
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
@@ -145,7 +145,7 @@ def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
 
 
 def staged_by_server(
-    client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
+    client: LakeFSClient, target: Target, branches: Sequence[Ref], requests_max: int
 ) -> tuple[list[StagedBy], int]:
     """Ask branches for their changes, in order. Returns the branches with the object, and the number of branches
     without a complete answer."""
@@ -169,7 +169,7 @@ def staged_by_server(
     return found, 0
 
 
-def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
+def _reads(client: LakeFSClient, target: Target, branch: str, path: str) -> bool:
     try:
         address = client.stat(target.repository, branch, path).address
     except NotFoundError:

@@ -31,7 +31,7 @@ from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck,
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
 from dredge.storage.parallel import at_once
@@ -190,7 +190,7 @@ def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> N
             )
 
 
-def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) -> Commit:
+def known_commit(client: LakeFSClient, repository: str, commit_id: str, about: str) -> Commit:
     """Read a commit; raises RefusedError, beginning with `about`, if it does not exist."""
     try:
         return client.commit(repository, commit_id)
@@ -198,7 +198,9 @@ def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) ->
         raise RefusedError(f"{about}: {error}. Nothing was deleted. Start a new run.") from None
 
 
-def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
+def load_graph(
+    client: LakeFSClient, repository: str, refs: Sequence[Ref], graph: Graph | None = None
+) -> Graph:
     """Read the history of refs (the longest first) into `graph`, each commit once, and prove that each ref's commit
     exists."""
     read: Graph = {} if graph is None else graph
@@ -230,7 +232,7 @@ def _read(log: Iterable[Commit], wanted: str, graph: Graph) -> set[str]:
     return missing
 
 
-def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None:
+def _read_by_id(client: LakeFSClient, repository: str, ref: Ref, graph: Graph) -> None:
     """Read the history of a ref's commit with one request for each commit: slow, but independent of caches and refs."""
     found: Graph = {}
     waiting = [ref.commit_id]
