@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 
 from dredge.errors import FormatError
-from dredge.runs.payload import to_json
+from dredge.runs.payload import from_json, to_json
 
 # Fields that are not part of the digest.
 _NO_MATTER = ("started_at", "finished_at", "warnings")
@@ -162,3 +162,33 @@ class NamedPart:
 
     def __get__(self, output: StepOutput, _: type[StepOutput]) -> PartInfo:
         return output.part(self._name)
+
+
+class NamedParts:
+    """An attribute of a step's output: its parts with names that start like this, in recorded order."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __get__(self, output: StepOutput, _: type[StepOutput]) -> list[PartInfo]:
+        return output.parts(self._prefix)
+
+
+_DEMANDED: Any = object()
+
+
+class Detail[T]:
+    """An attribute of a step's output: a detail, as a payload of a type if one is given. Raises FormatError without
+    the detail, unless it has a default."""
+
+    def __init__(self, name: str, kind: type[T] | None = None, default: Any = _DEMANDED) -> None:
+        self._name = name
+        self._kind = kind
+        self._default = default
+
+    def __get__(self, output: StepOutput, _: type[StepOutput]) -> T:
+        if self._default is not _DEMANDED and self._name not in output.summary.details:
+            found: T = self._default
+            return found
+        found = output.detail(self._name)
+        return found if self._kind is None else from_json(self._kind, found)

@@ -17,9 +17,9 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copied
@@ -62,10 +62,12 @@ class BulkDeleteOutput(StepOutput):
     STEP = ledger.STEP
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
 
-    @property
-    def settled(self) -> list[PartInfo]:
-        """Rows of the ledger, a row for each candidate; empty in a dry run."""
-        return self.parts("")
+    # Rows of the ledger, a row for each candidate; empty in a dry run.
+    settled = NamedParts("")
+    # Objects by reason, outcome and code; empty in a dry run.
+    groups = Detail("groups", list[Group], default=[])
+    # Some failed deletions, as JSON of `Failure`.
+    failures: Detail[list[dict[str, Any]]] = Detail("failures", default=[])
 
     def settled_of(self, part: PartInfo) -> PartInfo:
         """The file of the ledger for a file of candidates; raises FormatError if it is missing."""
@@ -75,17 +77,6 @@ class BulkDeleteOutput(StepOutput):
     def is_settled(self) -> bool:
         """Whether the ledger is settled; not so in a dry run."""
         return "groups" in self.summary.details
-
-    @property
-    def groups(self) -> list[Group]:
-        """Objects by reason, outcome and code; empty in a dry run."""
-        return [from_json(Group, value) for value in self.summary.details.get("groups", [])]
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """Some failed deletions, as JSON of `Failure`."""
-        found: list[dict[str, Any]] = self.summary.details.get("failures", [])
-        return found
 
 
 ALIVE_AGAIN = "alive_again"

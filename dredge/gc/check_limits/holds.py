@@ -31,7 +31,7 @@ from dredge.gc.subtract import SAME_SIZE, SubtractOutput, why_of_hold
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures
 from dredge.runs.pending import rows
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import Detail, PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 
 SERVED = "identical_served"
@@ -79,23 +79,12 @@ class CheckLimitsOutput(GuardsOutput):
 
     INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput, SubtractOutput)
 
-    @property
-    def held(self) -> list[dict[str, Any]]:
-        """Held candidates by code: code, why, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("held")
-        return found
-
-    @property
-    def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.runs.pending.figures`); {} in older runs."""
-        found: dict[str, Any] = self.summary.details.get("pending", {})
-        return found
-
-    @property
-    def would_delete(self) -> list[dict[str, Any]]:
-        """Candidates to be deleted, by reason: reason, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("would_delete")
-        return found
+    # Held candidates by code: code, why, objects, bytes, examples.
+    held: Detail[list[dict[str, Any]]] = Detail("held")
+    # Figures of the pending list after this run (`dredge.runs.pending.figures`).
+    pending: Detail[dict[str, Any]] = Detail("pending", default={})
+    # Candidates to be deleted, by reason: reason, objects, bytes, examples.
+    would_delete: Detail[list[dict[str, Any]]] = Detail("would_delete")
 
     def may_go(self, candidates: SubtractOutput) -> Sequence[PartInfo]:
         """Files of hashes of all deletable candidates of the run."""
