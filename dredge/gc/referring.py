@@ -84,19 +84,6 @@ _PAGE = 200
 _LAST = "\U0010ffff"
 
 
-@dataclass(slots=True)
-class ReferringRun(Run):
-    """A run that reads another repository: plan, reader and index are that repository's, the wanted keys are those of
-    the collected repository. It has no lease and runs no step."""
-
-    into: str = ""
-
-    @property
-    def keys(self) -> Keys:
-        """The keys to find in the repository's entries."""
-        return Keys(namespace=self.into, own=False)
-
-
 def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str, str]:
     """Choose the repositories whose entries count as live, from all of the server; both with their namespaces. Raises
     ConfigError: the server does not list a named repository."""
@@ -113,12 +100,13 @@ def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str,
     return {name: uri for name, uri in others.items() if name in wanted}
 
 
-def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
-    """Open another repository for a run, by its name and namespace."""
+def open_referring(run: Run, name: str, namespace: str) -> Run:
+    """Open another repository for a run, by its name and namespace: plan, reader and index are that repository's, the
+    wanted keys are those of the collected repository. The view has no lease and runs no step."""
     config = replace(
         run.plan.config, repository=name, referring_repositories=None, policy=None, keep_tags=False
     )
-    return ReferringRun(
+    return Run(
         plan=replace(run.plan, repository=name, namespace=namespace, config=config),
         folder=run.folder,
         reader=open_reader(namespace, run.options),
@@ -126,7 +114,7 @@ def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
         clock=run.clock,
         options=run.options,
         _client=run.client,
-        into=run.plan.namespace,
+        _keys=Keys(namespace=run.plan.namespace, own=False),
     )
 
 
@@ -147,7 +135,7 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         ) from error
 
 
-def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> bool:
+def read_staged(run: Run, branches: Collection[Ref], files: StagedFiles) -> bool:
     """Write the staged addresses of another repository in the collected namespace to `files`. Returns whether every
     record was read; else a staged entry equal to the committed one of its path is missing, because it is no
     change."""
@@ -172,7 +160,7 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
     return False
 
 
-def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
+def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
     """Find every range file of another repository, with or without a commit; given are the metaranges of its branch
     heads."""
     files = list_tables(run.reader)
@@ -205,7 +193,7 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
     return ranges
 
 
-def _read_others(run: ReferringRun) -> set[str]:
+def _read_others(run: Run) -> set[str]:
     """Names of files that are not ranges; empty after a loss, so they are opened again."""
     try:
         return set(read_parquet(run.state.get(_OTHERS))["name"].to_pylist())
@@ -254,7 +242,7 @@ def look_at_referring(
     return found
 
 
-def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
+def _look(run: Run, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
     branches = list_branches(run.client, run.plan.repository)
     files = StagedFiles(run.folder, where)
     exact = read_staged(run, branches, files)
@@ -277,7 +265,7 @@ def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, 
     return referred, [*files.parts, *collected.parts, table]
 
 
-def _metarange_of(run: ReferringRun, commit_id: str) -> str:
+def _metarange_of(run: Run, commit_id: str) -> str:
     about = f"a branch is at commit {commit_id}, which lakeFS does not have"
     return known_commit(run.client, run.plan.repository, commit_id, about).metarange_id
 

@@ -108,6 +108,7 @@ class Run(PlannedRun[Plan]):
 
     commits_of_try: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _client: LakeFSClient | None = field(default=None, repr=False)
+    _keys: Keys | None = None
 
     @classmethod
     def open(
@@ -143,8 +144,8 @@ class Run(PlannedRun[Plan]):
 
     @property
     def keys(self) -> Keys:
-        """The keys of the namespace in entries."""
-        return Keys(namespace=self.plan.namespace)
+        """The keys to find in entries: those of the namespace, unless this is a view of a run for others."""
+        return self._keys or Keys(namespace=self.plan.namespace)
 
     @property
     def lease(self) -> Lease:

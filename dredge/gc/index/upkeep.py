@@ -15,7 +15,7 @@ import numpy as np
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.ranges import RangeFacts, RangeHashes, Ranges, decode
 from dredge.gc.index.store import PART_VALUES, CommittedIndex, NewPart, batches, read_part, write_part
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import METADATA, Keys
 from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -133,7 +133,7 @@ def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> 
     try:
         data = reader.get(key)
         facts: Ranges = {range_id: RangeFacts(count, b"", read_envelope(data, key, None, None).max_key)}
-        return next(iter(decode([(key, data)], facts, namespace)))
+        return next(iter(decode([(key, data)], facts, Keys(namespace=namespace))))
     except DredgeError as error:
         log.warning("range %s cannot be decoded: %s", range_id, error)
         return None

@@ -58,12 +58,6 @@ def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
     counts = candidates.counts
     why = f"in a branch's staging or an active commit{without}"
     yield ReportRow("live", "kept", why, counts["live_objects"], counts["live_bytes"])
-    committed = results.of(ListCommittedOutput)
-    # Live objects kept by settings beyond lakeFS's own rules.
-    for found in committed.kept if committed is not None else ():
-        if found["objects"]:
-            why = f"of these, as {found['why']}; {found['only_objects']:,} only for this reason"
-            yield ReportRow(found["name"], "kept", why, found["objects"], found["bytes"])
 
 
 def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:
@@ -230,6 +224,10 @@ def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
                 " unreferenced"
             )
         yield ["Expired commits", text]
+    for kept in committed.kept:
+        if kept["ranges"]:
+            text = f"{kept['commits']:,} commits, {kept['ranges']:,} ranges of them alone: {kept['why']}"
+            yield [f"Kept by {kept['name']}", text]
 
 
 def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ from dredge.gc.index.ranges import (
     read_leniently,
     unite_ranges,
 )
+from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
@@ -149,9 +150,9 @@ def written(*entries: Entry) -> WrittenTable:
 @pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
 def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised: RangeFacts) -> None:
     files = [("_lakefs/x", written(RELATIVE, INSIDE).data)]
-    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, NAMESPACE))) == 1
+    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, Keys(namespace=NAMESPACE)))) == 1
     with pytest.raises(FormatError):
-        list(decode(files, {"x": promised}, NAMESPACE))
+        list(decode(files, {"x": promised}, Keys(namespace=NAMESPACE)))
 
 
 def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:
