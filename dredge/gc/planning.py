@@ -23,7 +23,6 @@ from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.insight.run_cost import expected, expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
@@ -146,46 +145,41 @@ def plan_run(
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
-    with at_once() as ask:
-        expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
-        grant = (
-            repository_lease.acquire(runs.local_holder(run_id))
-            if lease is None
-            else repository_lease.renew(lease)
-        )
-        plan = Plan(
-            run_id=run_id,
-            repository=repository.name,
-            namespace=repository.namespace,
-            run_uri=f"{root}/{run_id}",
-            created_at=now,
-            cutoff=cutoff(now, config, inventory),
-            store_ahead_seconds=ahead,
-            server_ahead_seconds=server_ahead,
-            lease=grant,
-            config=config,
-            default_branch=repository.default_branch,
-            mode=mode,
-            why_mode=why,
-            state=None if current.state is None else current.version,
-            state_etag=current.etag,
-            covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
-            again=again,
-            namespaces=namespaces,
-            inventory=inventory,
-            undo=undo,
-        )
-        try:
-            data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-            open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-        except DredgeError:
-            if lease is None:  # no run will release it
-                with suppress(DredgeError):
-                    repository_lease.release(grant)
-            raise
-    expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), expecting.result)
-    if expect is not None:
-        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
+    grant = (
+        repository_lease.acquire(runs.local_holder(run_id))
+        if lease is None
+        else repository_lease.renew(lease)
+    )
+    plan = Plan(
+        run_id=run_id,
+        repository=repository.name,
+        namespace=repository.namespace,
+        run_uri=f"{root}/{run_id}",
+        created_at=now,
+        cutoff=cutoff(now, config, inventory),
+        store_ahead_seconds=ahead,
+        server_ahead_seconds=server_ahead,
+        lease=grant,
+        config=config,
+        default_branch=repository.default_branch,
+        mode=mode,
+        why_mode=why,
+        state=None if current.state is None else current.version,
+        state_etag=current.etag,
+        covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
+        again=again,
+        namespaces=namespaces,
+        inventory=inventory,
+        undo=undo,
+    )
+    try:
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+    except DredgeError:
+        if lease is None:  # no run will release it
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

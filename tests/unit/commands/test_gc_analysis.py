@@ -77,12 +77,7 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     rules.write_text('{"default_retention_days": 9, "branches": []}')
     words = ("plan", "lake", "--retention-days", "7,30", "--rules", str(rules), "--svg", str(picture))
     code, said, _ = gc(capsys, *words)
-    assert (code, "30 days" in said, "rules of" in said, "The next clean dry run" in said) == (
-        0,
-        True,
-        True,
-        True,
-    )
+    assert (code, "30 days" in said, "rules of" in said) == (0, True, True)
     assert picture.read_text().startswith("<svg")
     code, said, _ = gc(capsys, "plan", "lake", "--json")
     found = json.loads(said)
