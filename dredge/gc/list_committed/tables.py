@@ -80,7 +80,7 @@ class ListCommittedOutput(StepOutput):
     live = Detail("live", LiveSet)
     # Addresses of other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`.
     referring: Detail[list[dict[str, Any]]] = Detail(REFERRING)
-    # Sizes of the entries of branch heads, and maybe others.
+    # Sizes of the entries of branch heads; an optimized run also has those that earlier runs noted.
     sizes = Detail("sizes", tuple[LocatedSet, ...])
     # The number of active ranges with each address, and the format of the committed index behind it.
     counted = Detail("counted", CountedSet)
