@@ -91,13 +91,6 @@ def why_command(
 @click.option(
     "--storage-class", metavar="NAME", help="Take the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"
 )
-@click.option(
-    "--depth",
-    type=click.IntRange(min=0, max=16),
-    default=1,
-    show_default=True,
-    help="Folders that make a prefix; 0 counts none.",
-)
 @JSON
 def cost_command(
     repository: str,
@@ -105,10 +98,9 @@ def cost_command(
     run_root: str | None,
     price: float | None,
     storage_class: str | None,
-    depth: int,
     as_json: bool,
 ) -> None:
-    """Count objects and bytes by kind, by their only branch, by age and by prefix. Read-only.
+    """Count objects and bytes by kind, by their only branch and by age. Read-only.
 
     The figures are of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
 
@@ -124,7 +116,7 @@ def cost_command(
 
     price = _price(price, storage_class)
     base = _base(repository, run_uri, run_root)
-    found = cost_of(base, depth).tables()
+    found = cost_of(base).tables()
     if as_json:
         click.echo(json.dumps({**found, "repository": repository, "price_per_gib_month": price}))
         return

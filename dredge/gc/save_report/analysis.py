@@ -31,7 +31,6 @@ _ROWS_MAX = 12
 _TABLES = (
     ("branches", "branch", "Kept by one branch alone", "Garbage without the branch."),
     ("ages", "age", "In no head, by age of the newest commit with it", ""),
-    ("prefixes", "prefix", "Live objects by prefix", ""),
 )
 
 
@@ -110,10 +109,7 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
     for name, column, title, about in _TABLES:
         if cost[name]:
-            rows = [
-                [row[column] or "(root)", f"{row['objects']:,}", size_text(row["size_bytes"])]
-                for row in cost[name]
-            ]
+            rows = [[row[column], f"{row['objects']:,}", size_text(row["size_bytes"])] for row in cost[name]]
             yield {
                 "title": title,
                 "about": about,
