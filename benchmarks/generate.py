@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 from benchmarks.shapes import Shape
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules, write_rules
-from dredge.lakefs.files.ranges import SplitRule
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -34,8 +33,10 @@ from dredge.lakefs.files.records import (
 )
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
+from lakefs_embedded.catalog.garbage import write_rules
 from lakefs_embedded.committed.apply import Change, apply
 from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.staging.area import Staged
 

@@ -21,8 +21,8 @@ from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules, write_rules
-from dredge.lakefs.files.ranges import RangeInfo, write_metarange
+from dredge.lakefs.files.gc_files import Rules
+from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -32,9 +32,11 @@ from dredge.lakefs.files.records import (
     commit_key,
     repository_key,
 )
-from dredge.lakefs.files.sstable import write_table
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid
+from lakefs_embedded.catalog.garbage import write_rules
+from lakefs_embedded.committed.tables import write_table
+from lakefs_embedded.committed.writing import write_metarange
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.staging.area import Staged
 
@@ -136,7 +138,7 @@ def _write_range(lake: ScaleLake, number: int, versions: int) -> list[RangeInfo]
         lacking = version * 997 % len(records)
         table = write_table(record for at, record in enumerate(records) if not version or at != lacking)
         store.put(f"_lakefs/{table.id}", table.data)
-        found.append(RangeInfo.of(table))
+        found.append(table.info)
     return found
 
 

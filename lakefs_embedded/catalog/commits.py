@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import partial
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import Commit, Repository
 from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
 from lakefs_embedded.catalog.entries import path_bytes
@@ -15,6 +14,7 @@ from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.paging import take_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.committed import Change, apply, diff
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import (
     DataNotFoundError,
     InvalidValueError,

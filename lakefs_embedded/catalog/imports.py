@@ -20,7 +20,6 @@ from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import Commit, Repository
 from dredge.storage import ObjectReader
 from dredge.xid import new_xid
@@ -32,6 +31,7 @@ from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.committed import Strategy
 from lakefs_embedded.committed.replace import replace_below
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,11 @@ Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.records import Commit
-from dredge.storage import ObjectReader, ObjectWriter
 
 RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 
@@ -65,44 +60,11 @@ class Rules:
         return cls(record.default_retention_days, dict(record.branch_retention_days))
 
 
-def read_rules(reader: ObjectReader) -> Rules | None:
-    """Read a repository's rules; None where there is no file, or an empty one. `reader` is of the storage namespace."""
-    try:
-        return Rules.decode(reader.get(RULES_KEY))
-    except NotFoundError:
-        return None
-
-
-def write_rules(writer: ObjectWriter, rules: Rules) -> None:
-    """Replace a repository's rules."""
-    writer.put(RULES_KEY, rules.encode())
-
-
-def delete_rules(writer: ObjectWriter) -> None:
-    """Remove the rules as a server does: by writing an empty file."""
-    writer.put(RULES_KEY, b"")
-
-
 UNCOMMITTED = "_lakefs/retention/gc/uncommitted"
 COMMITS = "_lakefs/retention/gc/commits"
 ADDRESSES_KEY = "_lakefs/retention/gc/addresses/"
-COLUMNS = ("commit_id", "expired", "metarange_id")
-
-
-def commits_key(run_id: str) -> str:
-    """Key of a run's CSV."""
-    return f"{COMMITS}/run_id={run_id}/commits.csv"
 
 
 def uncommitted_key(run_id: str) -> str:
     """Key of the folder of a run's parquet files."""
     return f"{UNCOMMITTED}/{run_id}/uncommitted/"
-
-
-def commits_csv(active: Iterable[Commit]) -> bytes:
-    """Write active commits. The metarange of a repository's first commit is empty (L8)."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows((commit.id, "false", commit.metarange_id) for commit in active)
-    return text.getvalue().encode()

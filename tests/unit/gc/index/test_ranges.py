@@ -25,10 +25,12 @@ from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.ranges import RangeInfo, write_metarange
-from dredge.lakefs.files.sstable import RANGES, WrittenTable, write_table
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader
+from lakefs_embedded.committed.tables import WrittenTable, write_table
+from lakefs_embedded.committed.writing import write_metarange
 from tests.support.gc import World, make_world, stage_entry
 from tests.support.memory_store import forget_memory_store, memory_store
 
