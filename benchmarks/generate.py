@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from benchmarks.shapes import Shape
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -33,7 +32,7 @@ from dredge.lakefs.files.records import (
 )
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
-from lakefs_embedded.catalog.garbage import write_rules
+from lakefs_embedded.catalog.retention import Rules, write_rules
 from lakefs_embedded.committed.apply import Change, apply
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import SplitRule

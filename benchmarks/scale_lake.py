@@ -21,7 +21,6 @@ from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
 from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
@@ -34,7 +33,7 @@ from dredge.lakefs.files.records import (
 )
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid
-from lakefs_embedded.catalog.garbage import write_rules
+from lakefs_embedded.catalog.retention import Rules, write_rules
 from lakefs_embedded.committed.tables import write_table
 from lakefs_embedded.committed.writing import write_metarange
 from lakefs_embedded.refs.commits import new_commit

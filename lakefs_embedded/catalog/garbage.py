@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
-
-from dredge.errors import NotFoundError
-from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.gc_files import (
-    ADDRESSES_KEY,
-    COMMITS,
-    RULES_KEY,
-    Rules,
-    uncommitted_key,
-)
-from dredge.lakefs.files.records import Commit, Repository
-from dredge.storage import ObjectReader, ObjectWriter
+from dredge.lakefs.files.gc_files import uncommitted_key
+from dredge.lakefs.files.records import Repository
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus, SignedUrl
+from lakefs_embedded.catalog.retention import (
+    ADDRESSES_KEY,
+    Rules,
+    active_commits,
+    commits_csv,
+    commits_key,
+    delete_rules,
+    read_rules,
+    write_rules,
+)
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.catalog.signed_urls import SignedUrls
 from lakefs_embedded.catalog.tasks import Tasks
@@ -31,7 +28,6 @@ from lakefs_embedded.staging.area import StagingAreas
 
 OPERATION = "gc_prepare_commits"
 _TASK_PREFIX = "GCPC"
-_COLUMNS = ("commit_id", "expired", "metarange_id")
 
 
 class GarbageService:
@@ -168,35 +164,3 @@ class GarbageService:
         objects.put(commits_key(run_id), commits_csv(active.values()))
         uri = repository.storage_namespace.rstrip("/")
         return PreparedCommits(run_id, f"{uri}/{commits_key(run_id)}", f"{uri}/{ADDRESSES_KEY}")
-
-
-def read_rules(reader: ObjectReader) -> Rules | None:
-    """Read a repository's rules; None where there is no file, or an empty one. `reader` is of the storage namespace."""
-    try:
-        return Rules.decode(reader.get(RULES_KEY))
-    except NotFoundError:
-        return None
-
-
-def write_rules(writer: ObjectWriter, rules: Rules) -> None:
-    """Replace a repository's rules."""
-    writer.put(RULES_KEY, rules.encode())
-
-
-def delete_rules(writer: ObjectWriter) -> None:
-    """Remove the rules as a server does: by writing an empty file."""
-    writer.put(RULES_KEY, b"")
-
-
-def commits_key(run_id: str) -> str:
-    """Key of a run's CSV."""
-    return f"{COMMITS}/run_id={run_id}/commits.csv"
-
-
-def commits_csv(active: Iterable[Commit]) -> bytes:
-    """Write active commits. The metarange of a repository's first commit is empty (L8)."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows((commit.id, "false", commit.metarange_id) for commit in active)
-    return text.getvalue().encode()

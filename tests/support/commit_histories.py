@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit
+from lakefs_embedded.catalog.retention import Rules
 from tests.support.lakes import START
 
 

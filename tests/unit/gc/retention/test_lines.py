@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import FOREVER, active_commits, find_lines
+from dredge.gc.retention.active import FOREVER, find_lines
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
+from lakefs_embedded.catalog import retention
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 commits = st.lists(
@@ -49,7 +49,9 @@ def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now
     ]
     known = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
     return set(
-        active_commits(plain, known, retention.Rules(rules.default_retention_days, rules.branches), now)
+        retention.active_commits(
+            plain, known, retention.Rules(rules.default_retention_days, rules.branches), now
+        )
     )
 
 
