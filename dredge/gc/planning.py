@@ -200,9 +200,9 @@ def _refer_no_more(
         return None
     folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
     with suppress(FormatError):
-        summary = folder.read_summary(ListCommittedOutput.STEP)
-        if summary is not None:
-            names = {item["repository"] for item in ListCommittedOutput.of(summary).referring}
+        committed = ListCommittedOutput.find(folder)
+        if committed is not None:
+            names = {item["repository"] for item in committed.referring}
             return min(names - set(referring), default=None)
     return None
 

@@ -55,11 +55,11 @@ def open_swept(
             f" ({repository.namespace}). Nothing was done."
         )
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    summary = None if plan.dry_run else folder.read_summary(SubtractOutput.STEP)
-    if summary is None:
+    found = None if plan.dry_run else SubtractOutput.find(folder)
+    if found is None:
         why = "it was a dry run" if plan.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
+    return SweptRun(plan.undo.way, folder, found.candidates, (DATA,))
 
 
 def restore(

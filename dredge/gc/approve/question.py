@@ -42,9 +42,9 @@ def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
 
 def _free_rows(run: Run, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
     """The candidates that are not held, file by file; all candidates without guards."""
-    summary = run.folder.read_summary(SubtractOutput.STEP)
+    found = SubtractOutput.find(run.folder)
     holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
-    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
+    for part in () if found is None else found.candidates:
         rows = run.folder.read_part(part, [*columns, *HOLD_COLUMNS])
         yield rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
 
@@ -61,10 +61,9 @@ def make_question(run: Run, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    summary = run.folder.read_summary(CheckLimitsOutput.STEP)
-    if summary is None:  # the step is being repeated, and will ask again
+    guards = CheckLimitsOutput.find(run.folder)
+    if guards is None:  # the step is being repeated, and will ask again
         return
-    guards = CheckLimitsOutput.of(summary)
     yield from first_lines(run, asked, run.plan.repository, guards, report)
     yield from kinds("What would be deleted", guards.would_delete, words=REASONS)
     yield from _largest(_folders(run, guards))
@@ -188,8 +187,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> 
 
 def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branches]:
     """Assign each candidate to the newest expired commit with it; returns the branches of the commits by number."""
-    summary = run.folder.read_summary(ListCommittedOutput.STEP)
-    committed = None if summary is None else ListCommittedOutput.of(summary)
+    committed = ListCommittedOutput.find(run.folder)
     if committed is None or committed.rules is None:
         return []  # without rules no commit expires
     history = read_history(run.folder, committed)

@@ -196,11 +196,9 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     cost.kinds[cost_labels.YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
-    swept, guards = (
-        base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
-    )
-    if swept is not None and BulkDeleteOutput.of(swept).is_settled:
-        for group in BulkDeleteOutput.of(swept).groups:
+    swept, guards = BulkDeleteOutput.find(base.folder), CheckLimitsOutput.find(base.folder)
+    if swept is not None and swept.is_settled:
+        for group in swept.groups:
             kind = {
                 ledger.DELETED: cost_labels.DELETED,
                 ledger.MISSING: cost_labels.DELETED,
@@ -208,7 +206,7 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
             }
             _move(cost, kind.get(group.outcome, cost_labels.GARBAGE), group.objects, group.size_bytes)
     elif guards is not None:
-        for held in CheckLimitsOutput.of(guards).held:
+        for held in guards.held:
             _move(cost, cost_labels.HELD, held["objects"], held["bytes"])
 
 

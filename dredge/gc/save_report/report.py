@@ -255,11 +255,11 @@ def _text_line(address: str) -> str:
 
 
 def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
-    listing = folder.read_summary(SliceListingOutput.STEP)
+    listing = SliceListingOutput.find(folder)
     value: dict[str, Any] = {
         "run_id": plan.run_id,
         "success": report["outcome"] in ENDED,
-        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
+        "first_slice": listing.first_slice if listing is not None else "",
         "start_time": _instant(plan.created_at),
         "cutoff_time": _instant(plan.cutoff),
         "num_deleted_objects": report["counts"].get("deleted_objects", 0),

@@ -274,8 +274,8 @@ def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Ha
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
     # When other repositories stop referring to objects, a clean run follows.
-    summary = base.folder.read_summary(ListCommittedOutput.STEP)
-    for item in [] if summary is None else ListCommittedOutput.of(summary).referring:
+    committed = ListCommittedOutput.find(base.folder)
+    for item in [] if committed is None else committed.referring:
         for part in from_json(Referred, item).live.shards.values():
             yield read_hashes(base.folder, part)
     table = run.folder.read_part(record.input(ListCommittedOutput).ranges, ["range_id"])
