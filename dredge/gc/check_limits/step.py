@@ -32,8 +32,7 @@ from dredge.gc.check_limits.holds import (
     why_held,
 )
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending.advance import advance_list
-from dredge.gc.pending.known import leave
+from dredge.gc.pending.advance import advance_list, leave
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
@@ -86,7 +85,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
         item.result()
     with at_once() as ask:
         new, known = check.pending, check.known
-        listed = ask(leave, run, record, known, new.bits, new.parts, new.facts) if leaves else None
+        listed = ask(leave, run, record, known, new) if leaves else None
         if listed is not None and found is not None and found.hits:
             listed.result()  # restored and reported only after the list
         alarm = None if past is None or found is None else check_again(run, record, past.checked, found)
