@@ -24,7 +24,6 @@ from dredge.gc.check_limits.holds import (
     WAITING,
     WHY,
     CheckLimitsOutput,
-    Held,
     HoldFiles,
     Holds,
     count_ambiguous,
@@ -188,7 +187,7 @@ def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
 
 def _held_counts(check: Check) -> dict[str, int]:
     by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
-    waiting = check.tally.by_code.get(WAITING, Held())
+    waiting = check.tally.by_code.get(WAITING, Figures())
     pending = check.pending.waits.to_details(check.known.grace)
     return {
         "held_objects": check.tally.objects - waiting.objects,
@@ -207,7 +206,7 @@ def _held_counts(check: Check) -> dict[str, int]:
 def _would_delete(check: Check) -> list[dict[str, Any]]:
     found = []
     for reason, figures in check.candidates.reasons.items():
-        held = check.tally.by_reason.get(reason, Held())
+        held = check.tally.by_reason.get(reason, Figures())
         examples = check.pending.waits.confirmed.get(reason, Figures()).examples
         found.append(
             {

@@ -1,6 +1,6 @@
 """Step subtract: the candidates, listed objects outside the live set."""
 
-from dredge.gc.subtract.candidates import EXPIRED, REASONS, SubtractOutput
+from dredge.gc.subtract.candidates import EXPIRED, REASONS, SubtractOutput, sums_by
 from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
 from dredge.gc.subtract.store_lookup import Refused, ask_store, by_folder, folders_of
 
@@ -15,5 +15,6 @@ __all__ = [
     "begin_with",
     "by_folder",
     "folders_of",
+    "sums_by",
     "why_of_hold",
 ]

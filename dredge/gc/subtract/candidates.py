@@ -173,20 +173,21 @@ def write_candidates(
         written += Candidates(
             parts=[part, hashes],
             by_reason=_by_reason(rows, free),
-            by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
+            by_hold=sums_by("hold", rows.filter(pc.is_valid(rows["hold"]))),
         )
     return written
 
 
 def _by_reason(rows: pa.Table, free: pa.Table) -> dict[str, Figures]:
     found = {}
-    for reason, sums in _sums(rows, "reason").items():
+    for reason, sums in sums_by("reason", rows).items():
         examples = free["address"].filter(pc.equal(free["reason"], reason))[:EXAMPLES_MAX].to_pylist()
         found[reason] = replace(sums, examples=tuple(examples))
     return found
 
 
-def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
+def sums_by(column: str, rows: pa.Table) -> dict[str, Figures]:
+    """Count objects and bytes by a column."""
     groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     return {
         group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups
