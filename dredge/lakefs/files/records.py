@@ -16,7 +16,6 @@ Source: lakeFS pkg/graveler/model.go, graveler.proto.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,10 +24,8 @@ from typing import Literal
 from dredge.lakefs.files import messages
 
 REPOSITORIES_PARTITION = b"graveler"
-DELETED_PARTITION = b"graveler_deleted"
 COMMIT_VERSION = 1  # parent switch: the first parent is the main one
 FIRST_GENERATION = 1
-FIRST_MESSAGE = "Repository created"
 
 RepositoryState = Literal["initial", "active", "in-deletion"]
 _STATES: Mapping[messages.RepositoryState, RepositoryState] = {
@@ -231,28 +228,3 @@ class Commit:
 def repository_key(name: str) -> bytes:
     """Key of a repository's record in REPOSITORIES_PARTITION."""
     return f"repos/{name}".encode()
-
-
-def deleted_key(repository: Repository) -> bytes:
-    """Key of an instance's entry in DELETED_PARTITION; a name may have several instances."""
-    return f"repo/{repository.name}/{repository.instance_uid}".encode()
-
-
-def branch_key(name: str) -> bytes:
-    """Key of a branch's record in the repository's partition."""
-    return f"branches/{name}".encode()
-
-
-def commit_key(commit_id: str) -> bytes:
-    """Key of a commit's record in the repository's partition."""
-    return f"commits/{commit_id}".encode()
-
-
-def tag_key(name: str) -> bytes:
-    """Key of a tag's record in the repository's partition."""
-    return f"tags/{name}".encode()
-
-
-def new_staging_token(repository: str, branch: str) -> str:
-    """A new staging token. It begins with the names of repository and branch, not with the instance."""
-    return f"{repository}-{branch}:{uuid.uuid4()}"
