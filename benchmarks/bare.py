@@ -42,7 +42,7 @@ from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.lakefs.files.sstable import METARANGES, read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges
-from lakefs_embedded.refs.keys import branch_key
+from lakefs_embedded.refs.records import branch_key
 
 FORMAT = "_lakefs/"
 

@@ -20,8 +20,9 @@ from datetime import UTC, datetime, timedelta
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.gc_files import COMMITS
-from dredge.lakefs.files.records import Branch, Commit
+from dredge.lakefs.files.records import Branch
 from dredge.storage import ObjectReader, ObjectWriter
+from lakefs_embedded.refs.records import Commit
 
 RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 ADDRESSES_KEY = "_lakefs/retention/gc/addresses/"

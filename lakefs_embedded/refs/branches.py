@@ -18,7 +18,7 @@ from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import BranchExistsError, BranchNotFoundError
 from lakefs_embedded.refs.amortized import AmortizedReads
-from lakefs_embedded.refs.keys import branch_key
+from lakefs_embedded.refs.records import branch_key
 
 PREFIX = b"branches/"
 _CACHED_BRANCHES = 1024

@@ -36,7 +36,7 @@ from lakefs_embedded.errors import (
     RepositoryNotFoundError,
 )
 from lakefs_embedded.refs.commits import new_commit
-from lakefs_embedded.refs.keys import branch_key, commit_key, new_staging_token
+from lakefs_embedded.refs.records import branch_key, commit_key, new_staging_token
 
 _PREFIX = b"repos/"
 METADATA_KEY = b"repo-metadata"

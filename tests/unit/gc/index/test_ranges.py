@@ -24,11 +24,11 @@ from dredge.gc.index.ranges import (
 from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.tables import WrittenTable, write_table
 from lakefs_embedded.committed.writing import write_metarange
 from tests.support.gc import World, make_world, stage_entry

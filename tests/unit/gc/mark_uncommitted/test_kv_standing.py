@@ -22,7 +22,7 @@ from dredge.kv.model import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from lakefs_embedded.refs.keys import branch_key
+from lakefs_embedded.refs.records import branch_key
 from lakefs_embedded.server.usage import PARTITION
 from lakefs_embedded.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of

@@ -17,8 +17,8 @@ from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import MetadataReport, find_named, report_lines, report_metadata, sort_files
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
 from dredge.storage import ObjectReader, ObjectWriter
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader, RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.captured import FOLDER, captured_lake, truth

@@ -7,9 +7,10 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import open_deleter
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.staging.area import Staged
 from tests.support.gc import Parallel, World, candidates, make_world, summary_of
 from tests.support.policies import history, kept, many_paths, policy, revive
