@@ -99,11 +99,11 @@ def find_superseded(run: Run) -> Superseded:
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
         side = ask(side_places, run, reader)
-        summary = run.folder.read_summary(ListCommittedOutput.STEP)
+        committed = ListCommittedOutput.find(run.folder)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
     counted = [state.counted for state in versions.values()]
-    counted += [] if summary is None else [ListCommittedOutput.of(summary).counted]
+    counted += [] if committed is None else [committed.counted]
     found.bookkeeping += find_superseded_versions(files, f"{OWN}/", COUNTED, versions, counted)
     for other in others:
         found.bookkeeping += other.result()
