@@ -261,10 +261,9 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     if plan.uri.rstrip("/") != uri.rstrip("/"):
         raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    summary = None if plan.config.dry_run else folder.read_summary(ListCandidatesOutput.STEP)
-    if summary is None:
+    output = None if plan.config.dry_run else ListCandidatesOutput.find(folder)
+    if output is None:
         why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    output = ListCandidatesOutput.of(summary)
     parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
     return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

@@ -118,8 +118,8 @@ def find_superseded(run: Run) -> Superseded:
         of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
     counted = [state.counted for state in versions.values()]
-    if (marked := run.folder.read_summary(MarkOutput.STEP)) is not None:
-        counted += filter(None, [MarkOutput.of(marked).counted])  # its version may not be there yet
+    if (mark := MarkOutput.find(run.folder)) is not None and mark.counted is not None:
+        counted.append(mark.counted)  # its version may not be there yet
     found = Superseded(find_superseded_versions(files, "", COUNTED, versions, counted))
     found.bookkeeping += _index(index.result(), files)
     found.bookkeeping += of_list

@@ -306,17 +306,12 @@ def make_question(run: Run, asked: Asked, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
+    guards, listed = CheckLimitsOutput.find(run.folder), ListCandidatesOutput.find(run.folder)
     if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)
     yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
     yield from _stays(listed)
-
-
-def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
-    summary = run.folder.read_summary(output.STEP)
-    return None if summary is None else output.of(summary)
 
 
 def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:

@@ -153,11 +153,10 @@ def advance_state(run: Run) -> StepSummary | None:
         ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
-    config, mark = run.plan.config, run.folder.read_summary(MarkOutput.STEP)
-    if config.dry_run or config.kept_kinds or mark is None or lost_list(run):
+    config, mark = run.plan.config, MarkOutput.find(run.folder)
+    if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None
-    if (counted := MarkOutput.of(mark).counted) is None:
-        return None
+    counted = mark.counted
     # The sweep's inputs belong to the state's chain.
     approved = approval_inputs(run.plan, run.folder, ApproveOutput)
     inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
@@ -166,8 +165,8 @@ def advance_state(run: Run) -> StepSummary | None:
 
 def lost_list(run: Run) -> str:
     """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
-    listed = run.folder.read_summary(ListCandidatesOutput.STEP)
-    return "" if run.plan.mode == CLEAN or listed is None else ListCandidatesOutput.of(listed).waits_anew
+    listed = ListCandidatesOutput.find(run.folder)
+    return "" if run.plan.mode == CLEAN or listed is None else listed.waits_anew
 
 
 def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
