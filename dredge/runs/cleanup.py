@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.runs.run import PlannedRun
 from dredge.runs.steps import StepRecord
-from dredge.runs.summary import StepOutput
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.versions import DISTRUSTED, VERSIONS, State, VersionStore
-from dredge.sets.live import CountedSet
 from dredge.storage import DeleteOutcome, ObjectReader, StorageOptions, open_deleter
 
 log = logging.getLogger("dredge")
@@ -154,9 +153,14 @@ class OwnFilesDeleter:
         return self._deleter.delete(keys)
 
 
+class OwnFilesOutput(StepOutput):
+    """The removed own files. Its input is the last step of a complete run, which is another one in a dry run."""
+
+    STEP = "own_files"
+
+
 def clean_up(
     run: PlannedRun[Any],
-    output: type[StepOutput],
     inputs: Sequence[type[StepOutput]],
     superseded: Callable[[], Superseded],
     deleter: OwnFilesDeleter,
@@ -164,7 +168,6 @@ def clean_up(
     """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
 
     Args:
-        output: of the step.
         inputs: the last step of a complete run.
         superseded: returns the files.
     """
@@ -185,13 +188,13 @@ def clean_up(
         )
 
     try:
-        run.step(output, body, inputs)
+        run.step(OwnFilesOutput, body, inputs)
     except DredgeError as error:
         log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
 def find_superseded_versions(
-    files: ListedFiles, folder: str, counts: str, versions: Collection[str], counted: Iterable[CountedSet]
+    files: ListedFiles, folder: str, counts: str, versions: Collection[str], counted: Iterable[PartInfo]
 ) -> list[str]:
     """Return old versions of the state, notes about them, and layers of counts.
 
@@ -199,11 +202,11 @@ def find_superseded_versions(
         folder: of the state in the listing, with its slash, or "".
         counts: folder of the counts.
         versions: names of the versions that stay.
-        counted: counts that stay.
+        counted: layers that stay.
     """
     # A note on an unusable version is removed with the version.
     kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
-    kept |= {part.name for each in counted for part in each.parts}
+    kept |= {part.name for part in counted}
     places = (VERSIONS, DISTRUSTED, counts)
     found = [key for place in places for key in files.old(f"{folder}{place}/")]
     return [key for key in found if key.removeprefix(folder) not in kept]

@@ -45,7 +45,6 @@ from dredge.runs.cleanup import ListedFiles, Superseded, find_superseded_version
 from dredge.runs.clock import check_clocks
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import list_superseded_parts
-from dredge.runs.summary import StepOutput
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
@@ -54,12 +53,6 @@ from dredge.undo.old_folders import Place, ended_pins, find_old_folders
 from dredge.undo.pins import Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
-
-
-class OwnFilesOutput(StepOutput):
-    """The removed own files. Its input is the last step of a complete run, another one in dry runs."""
-
-    STEP = "own_files"
 
 
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
@@ -71,7 +64,7 @@ def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
     if run.plan.config.keep_runs_days is not None:
         inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
         deleter = own_files_deleter(run.plan.namespace, run.options)
-        cleanup.clean_up(run, OwnFilesOutput, inputs, superseded, deleter)
+        cleanup.clean_up(run, inputs, superseded, deleter)
 
 
 def list_superseded(run: Run) -> Superseded:
@@ -102,8 +95,8 @@ def find_superseded(run: Run) -> Superseded:
         committed = ListCommittedOutput.find(run.folder)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
-    counted = [state.counted for state in versions.values()]
-    counted += [] if committed is None else [committed.counted]
+    counted = [part for state in versions.values() for part in state.counted.parts]
+    counted += [] if committed is None else committed.counted.parts
     found.bookkeeping += find_superseded_versions(files, f"{OWN}/", COUNTED, versions, counted)
     for other in others:
         found.bookkeeping += other.result()

@@ -30,7 +30,6 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
-from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import (
     ENDED,
     STEPS,
@@ -46,6 +45,7 @@ from dredge.gc.save_report.results import (
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
+from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html

@@ -243,12 +243,6 @@ class StateOutput(StepOutput):
     """The written version of the state."""
 
 
-class OwnFilesOutput(StepOutput):
-    """Removed own files."""
-
-    STEP = "own_files"
-
-
 class SaveReportOutput(StepOutput):
     """Outcome of the run, and place of its report."""
 

@@ -35,7 +35,7 @@ from dredge.icechunk.collection.index import (
     write_manifest_rows,
     write_snapshot_rows,
 )
-from dredge.icechunk.collection.outputs import COUNTED, MarkOutput, OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.outputs import COUNTED, MarkOutput, StateOutput
 from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open_base, parse_plan
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
@@ -92,7 +92,7 @@ def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
     """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
     if run.plan.config.keep_runs_days is not None:
         deleter = own_files_deleter(run.plan.uri, run.options)
-        cleanup.clean_up(run, OwnFilesOutput, (StateOutput,), superseded, deleter)
+        cleanup.clean_up(run, (StateOutput,), superseded, deleter)
 
 
 def find_superseded(run: Run) -> Superseded:
@@ -117,9 +117,9 @@ def find_superseded(run: Run) -> Superseded:
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
         of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
-    counted = [state.counted for state in versions.values()]
+    counted = [part for state in versions.values() for part in state.counted.parts]
     if (mark := MarkOutput.find(run.folder)) is not None and mark.counted is not None:
-        counted.append(mark.counted)  # its version may not be there yet
+        counted += mark.counted.parts  # its version may not be there yet
     found = Superseded(find_superseded_versions(files, "", COUNTED, versions, counted))
     found.bookkeeping += _index(index.result(), files)
     found.bookkeeping += of_list

@@ -16,7 +16,7 @@ from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.icechunk.collection import own_files, steps
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
-from dredge.icechunk.collection.outputs import OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.outputs import StateOutput
 from dredge.icechunk.collection.own_files import (
     Superseded,
     clean_up,
@@ -31,6 +31,7 @@ from dredge.icechunk.collection.steps import collect, release_lease, run_steps
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.clock import Coverage, utc_now
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
