@@ -302,6 +302,3 @@ def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
     assert listing(lake.catalog, "lake", second.id) == {"a": "a", "b": "b"}
     assert listing(lake.catalog, "lake") == {"a": "a", "b": "b", "c": "c"}
     assert len(lake.catalog.branches.get_branch("lake", "main").sealed_tokens) == 1
-
-
-# --- the design's two non-guarantees -----------------------------------------------------------------------
