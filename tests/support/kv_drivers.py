@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.dynamodb import dynamodb_server, table_url
+from tests.support.dynamodb import table_url
 
 
 @dataclass(frozen=True)
@@ -46,25 +45,13 @@ def _postgres(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.getfixturevalue("postgres").new_database()
 
 
-@cache
-def _dynamodb_endpoint(config: pytest.Config) -> str:
-    return config_scope(config, dynamodb_server())
-
-
 @contextmanager
 def _dynamodb(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 32)  # pages are crossed with fewer keys
-        yield table_url(_dynamodb_endpoint(request.config))
-
-
-def config_scope[T](config: pytest.Config, context: AbstractContextManager[T]) -> T:
-    """Enter a context until the end of the test run."""
-    value = context.__enter__()
-    config.add_cleanup(lambda: context.__exit__(None, None, None))
-    return value
+        yield table_url(request.getfixturevalue("dynamodb"))
 
 
 DRIVERS: dict[str, Driver] = {
