@@ -10,7 +10,7 @@ import pytest
 
 from demo.stores.azurite import ACCOUNT, KEY, azurite
 from dredge.storage import StorageOptions
-from dredge.storage.azure import copying
+from dredge.storage.azure import undo
 
 __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
@@ -32,8 +32,8 @@ class TestContainer:
 
 def copy_in_blocks(monkeypatch: pytest.MonkeyPatch, limit: int, block: int) -> None:
     """Copy objects longer than a limit in blocks of some bytes."""
-    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", limit)
-    monkeypatch.setattr(copying, "BLOCK_BYTES", block)
+    monkeypatch.setattr(undo, "COPY_LIMIT_BYTES", limit)
+    monkeypatch.setattr(undo, "BLOCK_BYTES", block)
 
 
 def make_container(options: StorageOptions) -> TestContainer:
