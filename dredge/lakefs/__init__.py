@@ -1,4 +1,4 @@
-"""The client of a lakeFS server. What servers write is in `files`."""
+"""The client of a lakeFS server; the SDK is imported nowhere else. What servers write is in `files`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP requests to lakeFS: authenticated, pooled, with timeouts, retried only if safe.
+"""HTTP requests to lakeFS through the official SDK: authenticated, pooled, with timeouts, retried only if safe.
 
 Only lakeFS's own responses count. While lakeFS is redeployed, ingresses, gateways and login pages answer in its place:
 `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's responses are recognized by their form: a
@@ -7,24 +7,28 @@ a 404 ends in `not found` or is `invalid API endpoint`. Other responses raise `F
 they say nothing about the repository, and the request is retried like after a 503 if that is safe. A cached response,
 with an `Age` header, may be out of date and counts as foreign; lakeFS never sends one.
 
-lakeFS's SDK is not used: its generated models reject responses of real servers (`"branches": null`, two JSON documents
-in one body), and it reads neither proxies nor more than one file of certificate authorities.
+The SDK's generated models are not used: they reject responses of real servers (`"branches": null`, two JSON documents
+in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
 """
 
 from __future__ import annotations
 
-import base64
+import importlib
+import importlib.util
 import json
 import logging
 import os
 import random
 import re
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from dredge.causes import (
     BUSY,
@@ -47,9 +51,6 @@ from dredge.connections import (
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.storage.https import redact
-
-if TYPE_CHECKING:
-    import urllib3
 
 log = logging.getLogger("dredge")
 
@@ -161,13 +162,7 @@ class Transport:
         check_key(access_key_id, "the access key id of lakeFS")
         check_key(secret_access_key, "the secret access key of lakeFS")
         self.base = base if base.endswith("/api/v1") else f"{base}/api/v1"
-        pair = base64.b64encode(f"{access_key_id}:{secret_access_key}".encode()).decode()
-        self._headers = {
-            "Accept": "application/json",
-            "Authorization": f"Basic {pair}",
-            "Cache-Control": "no-cache",
-            "X-Lakefs-Client": "dredge",
-        }
+        self._key = (access_key_id, secret_access_key)
         self._connections = connections
         self._tls = tls_context([*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)], "lakeFS")
         self._shared = self._client()
@@ -224,7 +219,7 @@ class Transport:
 
     def _once(
         self,
-        client: urllib3.PoolManager,
+        client: Any,
         method: str,
         path: str,
         names: Mapping[str, str] | None,
@@ -232,23 +227,29 @@ class Transport:
         body: Mapping[str, Any] | None,
         read_seconds: float,
     ) -> Response:
-        import urllib3
         import urllib3.exceptions as net
+        from lakefs_sdk.exceptions import ApiException
 
-        url = self.base + path.format_map(
-            {name: quote(value, safe="") for name, value in (names or {}).items()}
-        )
-        sent = None if body is None else json.dumps(dict(body))
+        headers = {"Accept": "application/json", "Cache-Control": "no-cache"}
+        if method != "GET":
+            headers["Content-Type"] = "application/json"
         try:
-            response = client.request(
+            response = client.call_api(
+                path,
                 method,
-                f"{url}?{urlencode(query, quote_via=quote)}" if query else url,
-                body=sent,
-                headers=self._headers
-                if method == "GET"
-                else self._headers | {"Content-Type": "application/json"},
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=read_seconds),
+                path_params=dict(names or {}),
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=dict(body) if body is not None else None,
+                response_types_map={},
+                auth_settings=["basic_auth"],
+                _return_http_data_only=False,
+                _request_timeout=(CONNECT_SECONDS, read_seconds),
             )
+        except ApiException as error:
+            if not error.status:
+                raise self._unsent(error.reason) from None
+            return Response(int(error.status), _text(error.body), *_headers(error.headers))
         except net.ReadTimeoutError:
             raise NO_ANSWER.error(
                 f"lakeFS at {self.server} did not answer within {read_seconds:.0f} s"
@@ -259,8 +260,7 @@ class Transport:
             raise DroppedError(
                 f"lakeFS at {self.server} dropped the connection: {self._words(error)}"
             ) from None
-        date, age = (response.headers.get(name) or "" for name in ("Date", "Age"))
-        return Response(response.status, response.data.decode("utf-8", "replace"), date, age)
+        return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _unsent(self, error: object) -> DredgeError:
         if is_certificate(error):
@@ -274,22 +274,21 @@ class Transport:
         path = self.base.removeprefix(self.server).removesuffix("/api/v1")
         return redact(str(error).replace(path, "/…")) if path.strip("/") else redact(str(error))
 
-    def _client(self) -> urllib3.PoolManager:
+    def _client(self) -> Any:
+        load_client()
         import urllib3
+        from lakefs_sdk.api_client import ApiClient
+        from lakefs_sdk.configuration import Configuration
 
-        options: dict[str, Any] = {
-            "maxsize": self._connections,
-            "retries": urllib3.Retry(0, redirect=3, raise_on_redirect=False),
-            "ssl_context": self._tls,
-        }
-        # Like lakectl, this machine is reached directly.
-        for url in () if is_here(self.server) else proxies_for(self.server).values():
-            proxy, headers = urlsplit(url), None
-            if proxy.username is not None:
-                pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-                headers = urllib3.make_headers(proxy_basic_auth=pair)
-            return urllib3.ProxyManager(url, proxy_headers=headers, **options)
-        return urllib3.PoolManager(**options)
+        configuration: Any = Configuration(host=self.base, username=self._key[0], password=self._key[1])
+        configuration.connection_pool_maxsize = self._connections
+        go_through_proxy(configuration, self.server)
+        configuration.retries = urllib3.Retry(0, redirect=3, raise_on_redirect=False)
+        client: Any = ApiClient(configuration)
+        client.set_default_header("X-Lakefs-Client", "dredge")
+        # The SDK takes one file, and then none of the machine's authorities.
+        client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = self._tls
+        return client
 
 
 @cache
@@ -344,3 +343,83 @@ def _reason(error: object) -> str:
     """OpenSSL's part of urllib3's message."""
     found = re.search(r"certificate verify failed: ([^(]*)", str(error))
     return found[1].strip() if found else "it cannot be verified"
+
+
+def _headers(headers: Mapping[str, str] | None) -> tuple[str, str]:
+    """Return the Date and Age headers; "" if missing."""
+    given = headers or {}
+    return given.get("Date") or "", given.get("Age") or ""
+
+
+def _text(body: bytes | str | None) -> str:
+    if body is None:
+        return ""
+    return body if isinstance(body, str) else body.decode("utf-8", "replace")
+
+
+_PACKAGES = ("lakefs_sdk", "lakefs_sdk.models")
+# In an order in which no part needs a name of the package that is loaded later.
+_PARTS = ("exceptions", "configuration", "rest", "api_response", "api_client")
+
+_executing = threading.RLock()
+
+# Names of packages that were not executed yet.
+_late: set[str] = set()
+
+
+def load_client() -> None:
+    """Load the parts of the SDK that send requests. Executing the whole package takes much longer."""
+    with _executing:
+        if _PACKAGES[0] not in sys.modules:
+            for name in _PACKAGES:
+                _put_off(name)
+            for name in _PARTS:
+                importlib.import_module(f"{_PACKAGES[0]}.{name}")
+
+
+def go_through_proxy(configuration: Any, server: str) -> None:
+    """Set the proxy of the environment: the SDK reads no variable. Like lakectl, this machine is reached directly."""
+    import urllib3
+
+    for url in () if is_here(server) else proxies_for(server).values():
+        configuration.proxy = url
+        proxy = urlsplit(url)
+        if proxy.username is not None:
+            pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+            configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=pair)
+
+
+class _LatePackage(ModuleType):
+    """A package, executed on the first missing name; other threads wait for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        with _executing:
+            self._execute()
+        if name in vars(self):
+            return vars(self)[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def _execute(self) -> None:
+        """Execute the package once."""
+        spec = self.__spec__
+        if self.__name__ in _late and spec is not None and spec.loader is not None:
+            _late.remove(self.__name__)
+            try:
+                spec.loader.exec_module(self)
+            except BaseException:
+                _late.add(self.__name__)
+                raise
+
+
+def _put_off(name: str) -> None:
+    """Register a package as loaded without executing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return  # importing a part of it will say so
+    package = importlib.util.module_from_spec(spec)
+    package.__class__ = _LatePackage
+    _late.add(name)
+    sys.modules[name] = package
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, package)
