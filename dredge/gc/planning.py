@@ -202,7 +202,7 @@ def _refer_no_more(
         return None
     folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
     with suppress(FormatError):
-        committed = ListCommittedOutput.find(folder)
+        committed = folder.read_output(ListCommittedOutput)
         if committed is not None:
             names = {item["repository"] for item in committed.referring}
             return min(names - set(referring), default=None)

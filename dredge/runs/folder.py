@@ -32,7 +32,7 @@ from dredge.runs.parts import (
     read_parquet,
 )
 from dredge.runs.payload import from_sealed, to_sealed
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
@@ -243,6 +243,11 @@ class RunFolder:
         if self._kept is not None:
             self._kept[step] = summary
         return summary
+
+    def read_output[O: StepOutput](self, output: type[O]) -> O | None:
+        """Read the output of a complete step; see `read_summary`."""
+        summary = self.read_summary(output.STEP)
+        return None if summary is None else output.of(summary)
 
     @contextmanager
     def keeping(self, goes_on: bool = False) -> Iterator[None]:
