@@ -161,7 +161,7 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
     unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
     if not unseen.any():
         return live
-    if (mark := MarkOutput.find(folder)) is None:
+    if (mark := folder.read_output(MarkOutput)) is None:
         raise FormatError(f"run {folder.run_id}: the mark is being made again. Nothing was deleted.")
     for kind, prefix in OBJECT_FOLDERS.items():
         mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()
