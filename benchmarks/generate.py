@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.shapes import Shape
-from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.gc_files import Rules, write_rules
 from dredge.lakefs.files.ranges import SplitRule
@@ -36,6 +35,7 @@ from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.committed.apply import Change, apply
 from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.staging.area import Staged
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
-from dredge.kv import Store, open_store
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.gc_files import Rules, write_rules
 from dredge.lakefs.files.ranges import RangeInfo, write_metarange
@@ -35,6 +34,7 @@ from dredge.lakefs.files.records import (
 from dredge.lakefs.files.sstable import write_table
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.staging.area import Staged
 

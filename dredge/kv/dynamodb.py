@@ -33,8 +33,6 @@ from dredge.causes import (
 )
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
-from dredge.kv.rows import show_key
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
 DEFAULT_TABLE = "kvstore"
@@ -100,18 +98,16 @@ class AwsKeys:
         check_key(self.session_token, "the session token of DynamoDB")
 
 
-class DynamoStore(Store):
-    """A `Store` on a DynamoDB table; thread-safe.
+class DynamoTable:
+    """A DynamoDB table; thread-safe.
 
     Args:
         url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
-        create: create a missing table; otherwise a missing table is a `ConfigError`.
     """
 
     def __init__(
         self,
         url: str,
-        create: bool = True,
         sleep: Callable[[float], None] = time.sleep,
         keys: AwsKeys | None = None,
     ) -> None:
@@ -124,28 +120,13 @@ class DynamoStore(Store):
         self._keys = keys
         self.client = _client(address, keys)
         try:
-            self._look_for_table(create)
+            self._find_table()
         except BaseException:
             self.close()
             raise
 
     def __repr__(self) -> str:
-        return f"DynamoStore({self.location!r})"
-
-    def __reduce__(self) -> tuple[type[DynamoStore], tuple[str, bool]]:
-        return DynamoStore, (self._url, False)
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
-        if "Item" not in response:
-            raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
-        value: bytes = response["Item"][VALUE]["B"]
-        return value
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        for response in self.pages(partition, start):
-            for item in response["Items"]:
-                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+        return f"{type(self).__name__}({self.location!r})"
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
         """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each request."""
@@ -171,28 +152,6 @@ class DynamoStore(Store):
             if "LastEvaluatedKey" not in response:
                 return
             page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
-
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self.call("delete_item", Key=item_key(partition, key))
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        try:
-            self.call(
-                "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
-            )
-        except ConditionFailedError as error:
-            name = show_key(partition, key)
-            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        try:
-            self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
-        except ConditionFailedError as error:
-            name = show_key(partition, key)
-            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def close(self) -> None:
         self.client.close()
@@ -253,34 +212,8 @@ class DynamoStore(Store):
             return BUSY.error(text), True
         return cause.error(text), repeat and cause is BUSY
 
-    def _look_for_table(self, create: bool) -> None:
-        try:
-            self.call("describe_table", repeat=True)
-            return
-        except ConfigError as error:
-            if not create or "ResourceNotFoundException" not in str(error):
-                raise
-        from botocore.exceptions import ClientError
-
-        try:
-            self.client.create_table(
-                TableName=self.table,
-                KeySchema=[
-                    {"AttributeName": PARTITION, "KeyType": "HASH"},
-                    {"AttributeName": KEY, "KeyType": "RANGE"},
-                ],
-                AttributeDefinitions=[
-                    {"AttributeName": PARTITION, "AttributeType": "B"},
-                    {"AttributeName": KEY, "AttributeType": "B"},
-                ],
-                BillingMode="PAY_PER_REQUEST",
-            )
-        except ClientError as error:
-            if (
-                error.response["Error"]["Code"] != "ResourceInUseException"
-            ):  # another process created it first
-                raise self._classify(error, False)[0] from None
-        self.client.get_waiter("table_exists").wait(TableName=self.table)
+    def _find_table(self) -> None:
+        self.call("describe_table", repeat=True)
 
 
 class ConditionFailedError(DredgeError):

@@ -28,12 +28,11 @@ from dredge.kv.dynamodb import (
     VALUE,
     AwsKeys,
     ConditionFailedError,
-    DynamoStore,
+    DynamoTable,
     condition_on,
     item_key,
 )
-from dredge.kv.model import Entry, PredicateFailedError
-from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row, show_key
+from dredge.kv.rows import Entry, Guard, GuardFailedError, ReadRate, Row, show_key
 
 TRANSACTION_ACTIONS = 100
 TRANSACTION_BYTES = 3_500_000  # the limit is 4 MB and includes names and conditions
@@ -80,7 +79,7 @@ class DynamoRows:
         sleep: Callable[[float], None] = time.sleep,
         keys: AwsKeys | None = None,
     ) -> None:
-        self._store = DynamoStore(url, create=False, sleep=sleep, keys=keys)
+        self._store = DynamoTable(url, sleep, keys)
         self._rate = rate or ReadRate()
         self._limiter = RateLimiter(self._rate.units_per_second, sleep=sleep)
         self.location = self._store.location
@@ -106,8 +105,9 @@ class DynamoRows:
 
     def insert_row(self, row: Row) -> bool:
         try:
-            self._store.set_if(row.partition, row.key, row.value, None)
-        except PredicateFailedError:
+            item = item_key(row.partition, row.key) | {VALUE: {"B": row.value}}
+            self._store.call("put_item", Item=item, **condition_on(None))
+        except ConditionFailedError:
             return False
         return True
 
@@ -148,7 +148,7 @@ class DynamoView:
 
     consistent = False
 
-    def __init__(self, store: DynamoStore, rate: ReadRate, limiter: RateLimiter) -> None:
+    def __init__(self, store: DynamoTable, rate: ReadRate, limiter: RateLimiter) -> None:
         self._store = store
         self._rate = rate
         self._limiter = limiter

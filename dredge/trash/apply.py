@@ -31,8 +31,7 @@ from itertools import batched
 from typing import Literal
 
 from dredge.errors import AlarmError, UnavailableError
-from dredge.kv.model import Entry
-from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
+from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
 from dredge.trash.names import (

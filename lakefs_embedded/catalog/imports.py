@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import Literal
 
 from dredge.errors import DredgeError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry, Value
@@ -33,6 +32,7 @@ from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.committed import Strategy
 from lakefs_embedded.committed.replace import replace_below
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 log = logging.getLogger(__name__)
 

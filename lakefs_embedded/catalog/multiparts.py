@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import NotFoundError
-from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
@@ -27,6 +26,7 @@ from lakefs_embedded.catalog.results import ObjectStats
 from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.errors import MissingError, PreconditionError
+from lakefs_embedded.kv import KeyNotFoundError, Store
 from lakefs_embedded.refs.names import check_path
 
 PARTITION = b"multiparts"

@@ -25,7 +25,6 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from dredge.errors import DredgeError
-from dredge.kv import PredicateFailedError, Store
 from dredge.lakefs.files.records import (
     DELETED_PARTITION,
     REPOSITORIES_PARTITION,
@@ -35,6 +34,7 @@ from dredge.lakefs.files.records import (
     repository_key,
 )
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.kv import PredicateFailedError, Store
 from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
 
 LifeCycle = Literal["lakefs", "step-1", "step-2"]

@@ -14,8 +14,8 @@ import pytest
 from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_store import URL
-from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
+from lakefs_embedded.kv import open_store
 from tests.support.airflow import Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 

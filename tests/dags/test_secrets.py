@@ -14,8 +14,8 @@ import pytest
 
 from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
-from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
+from lakefs_embedded.kv import open_store
 from tests.support.airflow import FILTERS, Airflow, DagRun
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.secrets import SECRET, files_with_secret

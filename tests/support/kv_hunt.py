@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dredge.kv import Store, open_store
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.storage import open_writer
 from dredge.trash.findings import TrashLimits
@@ -23,6 +22,7 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, scan
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.kv import Store, open_store
 from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
 
 STEP_SECONDS = 30

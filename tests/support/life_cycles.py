@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dredge.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
 from dredge.lakefs.files.records import (
     DELETED_PARTITION,
     REPOSITORIES_PARTITION,
@@ -19,6 +18,7 @@ from dredge.lakefs.files.records import (
     repository_key,
     tag_key,
 )
+from lakefs_embedded.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
 from lakefs_embedded.refs.life_cycle import LifeCycle, open_repositories
 from lakefs_embedded.refs.repositories import METADATA_KEY, Repositories
 from tests.support.faulty import CrashError, Operation

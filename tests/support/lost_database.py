@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError
-from dredge.kv import Store
 from dredge.lakefs import Commit, Ref
 from dredge.lakefs.files.records import Commit as Record
+from lakefs_embedded.kv import Store
 from tests.support.gc import CatalogClient, World
 
 type Backup = dict[str, Any]

@@ -13,9 +13,9 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
 from dredge.errors import ConfigError, FormatError
-from dredge.kv import open_store
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from lakefs_embedded.catalog import Settings
+from lakefs_embedded.kv import open_store
 from lakefs_embedded.refs.repositories import in_state
 from lakefs_embedded.server import DataFolder, ServerSettings, ThreadedServer
 from tests.support.lakefs_server import lakefs_server

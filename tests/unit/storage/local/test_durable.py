@@ -11,8 +11,8 @@ import pytest
 
 from dredge import process
 from dredge.icechunk.repository import read_history
-from dredge.kv.sqlite import SQLiteKV
 from dredge.storage import ObjectWriter, open_reader, open_writer
+from lakefs_embedded.kv.sqlite import SQLiteKV
 from tests.support.icechunk_expiring import expire_in_place
 from tests.support.icechunk_past import Past
 from tests.support.power import Disk
