@@ -77,6 +77,11 @@ class Place:
         """The folder, without a trailing slash."""
         return self._location.uri
 
+    @property
+    def options(self) -> StorageOptions:
+        """Options to reach it."""
+        return self._options
+
 
 class Named(Place, ABC):
     """A folder whose objects are asked for by their keys."""

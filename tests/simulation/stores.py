@@ -32,7 +32,7 @@ from dredge.storage.model import (
     always,
 )
 from dredge.storage.undo import ObjectVersion, Versioning
-from dredge.storage.uploads import Completed, Uploads
+from lakefs_embedded.uploads import Completed, Uploads
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done

@@ -23,7 +23,7 @@ from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.schemes import DRIVERS
 from dredge.storage.undo import ObjectVersion, Versioning
-from dredge.storage.uploads import Uploads
+from lakefs_embedded.uploads import Uploads
 from tests.support.memory_uploads import MemoryUploads
 from tests.support.memory_versions import OlderVersions
 from tests.support.stand_ins import can_be_stood_in

@@ -19,7 +19,6 @@ from dredge.errors import ConfigError
 from dredge.storage.azure.errors import translated
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS, mount
 from dredge.storage.location import Container, container_of
-from dredge.storage.model import attachment
 from dredge.storage.options import AzureOptions, StorageOptions
 from dredge.storage.remote import ProcessCache
 
@@ -216,7 +215,7 @@ def signed_url(
     name: str,
     expires_seconds: int,
     rights: str,
-    filename: str = "",
+    disposition: str = "",
     version: str = "",
 ) -> str:
     """Sign the URL of a blob."""
@@ -232,7 +231,7 @@ def signed_url(
         permission=rights,
         expiry=expires,
         protocol="https" if endpoint.startswith("https:") else None,
-        content_disposition=attachment(filename) if filename else None,
+        content_disposition=disposition or None,
         version_id=version or None,
         **_signer(options, url, expires),
     )

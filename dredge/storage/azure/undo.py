@@ -18,6 +18,7 @@ Copy Blob From URL, Put Block From URL, Get Blob Service Properties.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,7 +31,6 @@ from dredge.storage.azure.clients import container_client, service_client, sourc
 from dredge.storage.azure.deleting import CODES, AzureDeleter, Deletion, send_deletions
 from dredge.storage.azure.errors import code_of, translated
 from dredge.storage.azure.listing import FOLDER_MARK
-from dredge.storage.azure.uploads import block_id, new_upload_id, only_if_absent
 from dredge.storage.deleting import AdaptiveRate, DeleteLoop
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri
@@ -172,6 +172,23 @@ def _from(source: Any) -> dict[str, Any]:
 def _from_block(source: Any) -> dict[str, Any]:
     # The SDK's call for a block has no such argument.
     return {"headers": {"x-ms-source-if-match": source.etag}}
+
+
+def block_id(upload_id: str, number: int) -> str:
+    """Id of a block; all ids of a blob have one length."""
+    return f"{upload_id}{number:05d}"
+
+
+def new_upload_id() -> str:
+    """Id of an upload."""
+    return secrets.token_hex(8)
+
+
+def only_if_absent(wanted: bool) -> dict[str, Any]:
+    """Arguments of the SDK for a write to a free name."""
+    from azure.core import MatchConditions
+
+    return {"match_condition": MatchConditions.IfMissing} if wanted else {}
 
 
 def _kept_tier(source: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Sessions of this process with Google Cloud Storage, and signed URLs.
+"""Sessions of this process with Google Cloud Storage.
 
-`google-cloud-storage` has credentials, their renewal and signatures. Requests use its HTTP session instead of its
-`Blob` objects, which take half the time of a listing, keep only the first error of a batch, and hide the
+Google's libraries have credentials and their renewal. Requests use their HTTP session instead of the `Blob` objects of
+`google-cloud-storage`, which take half the time of a listing, keep only the first error of a batch, and hide the
 generation of an answer.
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from datetime import timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.storage.https import mount
-from dredge.storage.model import attachment
 from dredge.storage.options import GcsOptions
 from dredge.storage.remote import ProcessCache
 
@@ -34,16 +32,6 @@ def session(options: GcsOptions) -> Any:
 def credentials(options: GcsOptions) -> Any:
     """The credentials; raises like `session`."""
     return _cache.get(("credentials", options), lambda: _credentials(options))
-
-
-def library() -> Any:
-    """The module `google.cloud.storage`; raises ConfigError without the extra."""
-    with _cache.lock:
-        try:
-            from google.cloud import storage
-        except ImportError:
-            raise ConfigError(INSTALL) from None
-        return storage
 
 
 def _build(options: GcsOptions) -> Any:
@@ -95,35 +83,3 @@ def _load(options: GcsOptions) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning about files from untrusted sources
         return google.auth.load_credentials_from_dict(info, scopes=_SCOPES)[0]  # type: ignore[no-untyped-call]
-
-
-def signed_url(
-    options: GcsOptions, bucket: str, name: str, method: str, valid: timedelta, filename: str = ""
-) -> str:
-    """Sign a URL, without a request.
-
-    Only credentials with a private key (a key file) can sign; a machine's identity would need a request to the IAM
-    service for each URL.
-
-    Args:
-        valid: at most seven days.
-    """
-    signer = credentials(options)
-    if not hasattr(signer, "sign_bytes"):
-        raise ConfigError("signed URLs of Google Cloud Storage need a service account's key file")
-    client: Any = library().Client(project=options.project or "-", credentials=signer)
-    try:
-        return str(
-            client.bucket(bucket)
-            .blob(name)
-            .generate_signed_url(
-                version="v4",
-                expiration=valid,
-                method=method,
-                api_access_endpoint=options.endpoint,
-                response_disposition=attachment(filename) if filename else None,
-                credentials=signer,
-            )
-        )
-    except ValueError as error:
-        raise ConfigError(f"no URL can be signed for {name!r}: {error}") from None

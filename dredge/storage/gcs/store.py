@@ -8,14 +8,11 @@ import json
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import IO, Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.storage.gcs.clients import signed_url
-from dredge.storage.gcs.deleting import GcsDeleter
 from dredge.storage.gcs.errors import translated
 from dredge.storage.gcs.listing import (
     FIELDS,
@@ -29,11 +26,10 @@ from dredge.storage.gcs.listing import (
 )
 from dredge.storage.gcs.undo import rewrite
 from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
-from dredge.storage.location import Location, below
+from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
-from dredge.storage.uploads import PARTS, PartObjects
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the service unpacks objects with a Content-Encoding of gzip."""
@@ -102,7 +98,7 @@ def _chunks(response: Any, doing: str) -> Iterator[bytes]:
 
 
 class GcsWriter(GcsReader):
-    """An `ObjectWriter` of objects below a prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
+    """An `ObjectWriter` of objects below a prefix."""
 
     def put(self, key: str, data: bytes) -> str | None:
         return self._put(key, data)
@@ -133,17 +129,6 @@ class GcsWriter(GcsReader):
         origin, bucket = self._name(source), self._bucket
         doing = f"copying {source!r} to {target!r} in {self.uri}"
         return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing))
-
-    def uploads(self) -> PartObjects:
-        return PartObjects(self, GcsDeleter(below(self._location, PARTS), self._options))
-
-    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        name, valid = self._name(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._bucket, name, "GET", valid, filename)
-
-    def presign_put(self, key: str, expires_seconds: int) -> str:
-        name, valid = self._target(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._bucket, name, "PUT", valid)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
         doing = f"writing {key!r} in {self.uri}"

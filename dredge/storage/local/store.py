@@ -18,11 +18,10 @@ from dredge.storage.local.folder import (
     list_folder_level,
     os_error,
 )
-from dredge.storage.location import Location, below
+from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import CHUNK_BYTES, OpenObject
-from dredge.storage.uploads import PARTS, PartObjects
 
 _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -120,9 +119,6 @@ class LocalWriter(LocalReader):
     def copy(self, source: str, target: str) -> ObjectInfo:
         with self.open_read(source) as opened:
             return self._write(target, opened)
-
-    def uploads(self) -> PartObjects:
-        return PartObjects(self, LocalDeleter(below(self._location, PARTS)))
 
     def _write(
         self, key: str, chunks: Iterable[bytes], if_absent: bool = False, if_match: str | None = None
