@@ -6,7 +6,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -126,47 +126,6 @@ class MarkerDeleter(Place, ABC):
         except DredgeError as error:
             return DeleteOutcome(key, "failed", error.kind, str(error))
         return DeleteOutcome(key, "deleted", version_id=marker)
-
-
-class VersionBatches(Place, ABC):
-    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with it."""
-
-    BATCH_KEYS: ClassVar[int]
-    # The store has delete markers with ids of their own.
-    HAS_MARKERS: ClassVar[bool] = False
-
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `VersionDeleter.delete`."""
-        outcomes = {
-            item: DeleteOutcome(item[0], "deleted", version_id=item[1])
-            for item in wanted
-            if item[1].endswith(MARKER) and not self.HAS_MARKERS
-        }
-        outcomes |= self._delete([item for item in dict.fromkeys(wanted) if item not in outcomes], may_send)
-        return [outcomes[item] for item in wanted]
-
-    def _delete(
-        self, items: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        outcomes: dict[tuple[str, str], DeleteOutcome] = {}
-        for batch in self._batches(items):
-            outcomes |= dict(zip(batch, self._outcomes(batch, may_send), strict=True))
-        return outcomes
-
-    def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-        return [items[start : start + self.BATCH_KEYS] for start in range(0, len(items), self.BATCH_KEYS)]
-
-    def _outcomes(self, batch: list[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
-        if not may_send():
-            return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in batch]
-        try:
-            return self._send(batch)
-        except DredgeError as error:
-            return [DeleteOutcome(key, "failed", error.kind, str(error)) for key, _ in batch]
-
-    @abstractmethod
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        """Send one request; the outcomes are in the order of the batch."""
 
 
 class RemoteReader(Named):

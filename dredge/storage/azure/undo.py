@@ -19,25 +19,21 @@ Copy Blob From URL, Put Block From URL, Get Blob Service Properties.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC
-from operator import itemgetter
 from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage.azure.clients import container_client, service_client, source_access
-from dredge.storage.azure.deleting import CODES, AzureDeleter, Deletion, send_deletions
 from dredge.storage.azure.errors import code_of, translated
 from dredge.storage.azure.listing import FOLDER_MARK
-from dredge.storage.deleting import AdaptiveRate, DeleteLoop
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri
-from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo
+from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
+from dredge.storage.remote import MARKER, MarkerDeleter, Place
 from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, check_source
 
 COPY_LIMIT_BYTES = 256 << 20
@@ -289,31 +285,6 @@ class AzureMarkerDeleter(MarkerDeleter):
 
     def _restore(self, key: str, version: str) -> None:
         AzureCopier(self._location, self._location, self._options).copy_version(key, version)
-
-
-class AzureVersionDeleter(VersionBatches):
-    """Deletes single versions; the service refuses current ones."""
-
-    BATCH_KEYS = AzureDeleter.BATCH_KEYS
-
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        super().__init__(location, options)
-        self._sleep = time.sleep
-
-    def _delete(
-        self, items: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        exact = [item for item in items if all(item) and is_exact(self._root + item[0])]
-        outcomes = {item: DeleteOutcome(item[0], "not_addressable") for item in set(items).difference(exact)}
-        loop = DeleteLoop[tuple[str, str]](
-            lambda batch, _: self._send(batch), CODES, itemgetter(0), AdaptiveRate(), self._sleep
-        )
-        found = loop.delete(self._batches(exact), may_send, self._options.delete_requests)
-        return outcomes | {item: replace(told, version_id=item[1]) for item, told in found.items()}
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        wanted = [Deletion(key, self._root + key, version) for key, version in batch]
-        return send_deletions(self._options, self._bucket, wanted, self.uri)
 
 
 def _version(found: Any) -> ObjectVersion:

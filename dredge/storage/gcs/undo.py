@@ -20,23 +20,18 @@ from typing import Any
 import msgspec
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.storage.gcs.errors import reason
 from dredge.storage.gcs.listing import FIELDS, Resource, info, pages, read_resource, tag
 from dredge.storage.gcs.wire import (
-    BATCH_PARTS,
-    Part,
-    PartAnswer,
     ask,
     bucket_url,
     is_name,
     object_url,
     segment,
-    send_batch,
 )
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome, ObjectInfo
+from dredge.storage.model import ObjectInfo
 from dredge.storage.options import GcsOptions, StorageOptions
-from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
+from dredge.storage.remote import MARKER, MarkerDeleter, Place
 from dredge.storage.undo import ObjectVersion, Versioning, check_source
 
 _KEPT = (
@@ -237,29 +232,6 @@ class GcsMarkerDeleter(MarkerDeleter):
         name = (self._bucket, self._root + key)
         doing = f"restoring {key!r} in {self.uri}"
         rewrite(self._options.gcs, name, name, doing, generation=version, if_absent=True)
-
-
-class GcsVersionDeleter(VersionBatches):
-    """Deletes single generations."""
-
-    BATCH_KEYS = BATCH_PARTS
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        parts = [Part("DELETE", self._root + key, (("generation", version),)) for key, version in batch]
-        answers = send_batch(self._options.gcs, self._bucket, parts, f"deleting versions in {self.uri}")
-        return [_outcome(item, answer) for item, answer in zip(batch, answers, strict=True)]
-
-
-def _outcome(item: tuple[str, str], answer: PartAnswer | None) -> DeleteOutcome:
-    key, version = item
-    if answer is None:
-        return DeleteOutcome(key, "failed", "UnclearAnswer", "the server did not answer about this version")
-    if answer.status in {200, 204}:
-        return DeleteOutcome(key, "deleted", version_id=version)
-    if answer.status == 404:
-        return DeleteOutcome(key, "missing", version_id=version)
-    code, message = reason(answer.status, answer.body)
-    return DeleteOutcome(key, "failed", code, message)
 
 
 def _version(found: Resource) -> ObjectVersion:

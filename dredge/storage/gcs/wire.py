@@ -141,13 +141,16 @@ _ID = re.compile(r"response-.*\+(\d+)>?$")
 _STATUS = re.compile(rb"^HTTP/\d(?:\.\d)? (\d{3})\b")
 
 
+type Query = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One request of a batch: method, whole name of the object, parameters."""
 
     method: str
     name: str
-    query: tuple[tuple[str, str], ...] = ()
+    query: Query = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,12 @@ from datetime import UTC
 from typing import Any, cast
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, UnavailableError
-from dredge.storage.https import redact
 from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome, ObjectInfo
+from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import Place, VersionBatches
-from dredge.storage.s3.access import IS_DELETE_RESULT
+from dredge.storage.remote import Place
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
@@ -305,44 +303,6 @@ def _current_days(rule: Any) -> int | None:
 
 def _earliest(days: Iterable[int | None]) -> int | None:
     return min((item for item in days if item is not None), default=None)
-
-
-class S3VersionDeleter(VersionBatches):
-    """Deletes single versions."""
-
-    BATCH_KEYS = 1000
-    HAS_MARKERS = True
-
-    def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-        bulk = [item for item in items if is_xml_safe(self._root + item[0])]
-        return super()._batches(bulk) + [[item] for item in items if item not in set(bulk)]
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        with translated(f"deleting versions in {self.uri}"):
-            return self._answered(batch)
-
-    def _answered(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        client = s3_client(self._options, self._bucket)
-        if not is_xml_safe(self._root + batch[0][0]):
-            ((key, version),) = batch
-            client.delete_object(Bucket=self._bucket, Key=self._root + key, VersionId=version)
-            return [DeleteOutcome(key, "deleted", version_id=version)]
-        objects: Any = [{"Key": self._root + key, "VersionId": version} for key, version in batch]
-        answer: Any = client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False})
-        if not answer.get(IS_DELETE_RESULT):
-            raise UnavailableError("the server answered without a DeleteResult")
-        deleted = {(item.get("Key"), item.get("VersionId")) for item in answer.get("Deleted", [])}
-        errors = {(item.get("Key"), item.get("VersionId")): item for item in answer.get("Errors", [])}
-        found = []
-        for key, version in batch:
-            named = (self._root + key, version)
-            if named in deleted:
-                found.append(DeleteOutcome(key, "deleted", version_id=version))
-                continue
-            error = errors.get(named, {})
-            message = redact(error.get("Message") or "the server did not answer about this version")
-            found.append(DeleteOutcome(key, "failed", error.get("Code") or "UnclearAnswer", message))
-        return found
 
 
 def _version(item: Any, is_marker: bool) -> ObjectVersion:
