@@ -20,17 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from dredge.causes import (
-    BUSY,
-    CREDENTIALS,
-    EXPIRED,
-    NO_ANSWER,
-    NO_CONTAINER,
-    REJECTED,
-    UNREACHABLE,
-    cause_of_code,
-    cause_without_answer,
-)
+from dredge import causes
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
 
@@ -183,8 +173,11 @@ class DynamoTable:
                 failure, again = self._classify(error, repeat)
             except BotoCoreError as error:
                 words = f"{self.location}: {operation} got no response ({type(error).__name__})"
-                cause = cause_without_answer(error)
-                failure, again = cause.error(words), repeat and cause in (UNREACHABLE, NO_ANSWER)
+                cause = causes.cause_without_answer(error)
+                failure, again = (
+                    cause.error(words),
+                    repeat and cause in (causes.UNREACHABLE, causes.NO_ANSWER),
+                )
             if not again or attempt == TRIES:
                 raise failure from None  # the client's own error may repeat headers
         raise AssertionError("unreachable")
@@ -193,12 +186,14 @@ class DynamoTable:
         code = error.response["Error"]["Code"]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         cause = (
-            NO_CONTAINER if code == "ResourceNotFoundException" else cause_of_code(code, status) or REJECTED
+            causes.NO_CONTAINER
+            if code == "ResourceNotFoundException"
+            else causes.cause_of_code(code, status) or causes.REJECTED
         )
         text = f"{self.location}: {error.operation_name}: {code}"
         if cause not in (
-            CREDENTIALS,
-            EXPIRED,
+            causes.CREDENTIALS,
+            causes.EXPIRED,
         ):  # those messages repeat headers, of which one is the session token
             text += f": {error.response['Error'].get('Message', '')}"
         if code == "ConditionalCheckFailedException":
@@ -207,10 +202,10 @@ class DynamoTable:
             reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
             if "ConditionalCheckFailed" in reasons:
                 return ConditionFailedError(text, reasons), False
-            return BUSY.error(text), True  # throttled, or another transaction on the same rows
+            return causes.BUSY.error(text), True  # throttled, or another transaction on the same rows
         if code in _THROTTLED:
-            return BUSY.error(text), True
-        return cause.error(text), repeat and cause is BUSY
+            return causes.BUSY.error(text), True
+        return cause.error(text), repeat and cause is causes.BUSY
 
     def _find_table(self) -> None:
         self.call("describe_table", repeat=True)

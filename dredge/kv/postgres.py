@@ -15,17 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dredge.causes import (
-    BUSY,
-    CERTIFICATE,
-    CREDENTIALS,
-    DENIED,
-    NO_ANSWER,
-    NO_CONTAINER,
-    REJECTED,
-    UNREACHABLE,
-    Cause,
-)
+from dredge import causes
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
 from dredge.process import need
@@ -133,24 +123,24 @@ _NOT_LET_IN = (
     # A refusal to connect has no code.
     (
         re.compile(r"FATAL: +(password authentication failed|role .* does not exist|no pg_hba.conf entry)"),
-        CREDENTIALS,
+        causes.CREDENTIALS,
     ),
-    (re.compile(r"FATAL: +database .* does not exist"), NO_CONTAINER),
-    (re.compile(r"FATAL: +(unrecognized configuration|unsupported startup) parameter"), REJECTED),
+    (re.compile(r"FATAL: +database .* does not exist"), causes.NO_CONTAINER),
+    (re.compile(r"FATAL: +(unrecognized configuration|unsupported startup) parameter"), causes.REJECTED),
     (
         re.compile(
             r"certificate verify failed|server certificate for .* does not match|root certificate file"
         ),
-        CERTIFICATE,
+        causes.CERTIFICATE,
     ),
 )
 _BY_STATE = {
-    "42P01": NO_CONTAINER,
-    "3D000": NO_CONTAINER,
-    "28P01": CREDENTIALS,
-    "28000": CREDENTIALS,
-    "42501": DENIED,
-    "42704": REJECTED,
+    "42P01": causes.NO_CONTAINER,
+    "3D000": causes.NO_CONTAINER,
+    "28P01": causes.CREDENTIALS,
+    "28000": causes.CREDENTIALS,
+    "42501": causes.DENIED,
+    "42704": causes.REJECTED,
 }
 _CERTIFICATE_HINT = (
     "Name the PEM file of the certificate authority as sslrootcert of the URL or the connection's extra (libpq's own"
@@ -278,7 +268,7 @@ class PostgresConnections:
             cause = _cause(error)
             if cause is None:
                 raise DredgeError(words) from None
-            raise cause.error(words, _CERTIFICATE_HINT if cause is CERTIFICATE else "") from None
+            raise cause.error(words, _CERTIFICATE_HINT if cause is causes.CERTIFICATE else "") from None
 
     def _text(self, error: psycopg.Error) -> str:
         text = " ".join(str(error).split())
@@ -323,7 +313,7 @@ class PostgresConnections:
             )
 
 
-def _cause(error: psycopg.Error) -> Cause | None:
+def _cause(error: psycopg.Error) -> causes.Cause | None:
     """The cause of an error of the driver; None for a wrong statement of Dredge."""
     state, text = error.sqlstate or "", " ".join(str(error).split())
     if not state:
@@ -333,13 +323,13 @@ def _cause(error: psycopg.Error) -> Cause | None:
     if state in _BY_STATE:
         return _BY_STATE[state]
     if state.startswith(("54", "22")):
-        return REJECTED  # such as a key that is too long
+        return causes.REJECTED  # such as a key that is too long
     if not isinstance(error, _lost()):
         return None
     if state:
-        return BUSY
+        return causes.BUSY
     began = "connection failed" in text or "connection timeout" in text or "failed to resolve" in text
-    return UNREACHABLE if began else NO_ANSWER
+    return causes.UNREACHABLE if began else causes.NO_ANSWER
 
 
 def _lost() -> tuple[type[Exception], ...]:

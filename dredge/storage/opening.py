@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 
 from dredge.errors import ConfigError
+from dredge.storage import undo
 from dredge.storage.drivers import Driver, driver_of
 from dredge.storage.location import Location, parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
-from dredge.storage.undo import (
-    ExactVersionDeleter,
-    MarkerRemover,
-    NamedVersionDeleter,
-    ObjectCopier,
-    OldVersionDeleter,
-    VersionDeleter,
-    VersionReader,
-)
 
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
@@ -45,7 +37,7 @@ def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDelet
     return driver.deleter(location, options)
 
 
-def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
+def open_copier(source: str, target: str, options: StorageOptions | None = None) -> undo.ObjectCopier:
     """Open two folders for copies from `source` to `target` under the same key."""
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
@@ -56,25 +48,25 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
     return copier
 
 
-def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
+def open_versions(uri: str, options: StorageOptions | None = None) -> undo.VersionReader:
     """Open the versions of a store for reading; arguments as for `open_reader`."""
     driver, location, options = _driver(uri, options)
     return driver.versions(location, options)
 
 
-def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
+def open_marker_remover(uri: str, options: StorageOptions | None = None) -> undo.MarkerRemover:
     """Open a store for removing delete markers. Only the restore may call this."""
-    return MarkerRemover(_named("markers", uri, options))
+    return undo.MarkerRemover(_named("markers", uri, options))
 
 
-def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
+def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> undo.OldVersionDeleter:
     """Open a store for deleting versions that are not current. Only the purge may call this."""
-    return OldVersionDeleter(_named("versions", uri, options))
+    return undo.OldVersionDeleter(_named("versions", uri, options))
 
 
-def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
+def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> undo.ExactVersionDeleter:
     """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
-    return ExactVersionDeleter(_version_deleter("versions", uri, options))
+    return undo.ExactVersionDeleter(_version_deleter("versions", uri, options))
 
 
 def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location, StorageOptions]:
@@ -83,11 +75,13 @@ def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location,
     return driver_of(location), location, options
 
 
-def _named(kind: str, uri: str, options: StorageOptions | None) -> NamedVersionDeleter:
-    return NamedVersionDeleter(_version_deleter(kind, uri, options), open_versions(uri, options).versioning)
+def _named(kind: str, uri: str, options: StorageOptions | None) -> undo.NamedVersionDeleter:
+    return undo.NamedVersionDeleter(
+        _version_deleter(kind, uri, options), open_versions(uri, options).versioning
+    )
 
 
-def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> VersionDeleter:
+def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> undo.VersionDeleter:
     driver, location, options = _driver(uri, options)
     open_deleter = driver.marker_deleter if kind == "markers" else driver.version_deleter
     if open_deleter is None:

@@ -12,17 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
+from dredge.storage import model
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
-from dredge.storage.model import (
-    NOT_SENT,
-    DeleteOutcome,
-    MaySend,
-    ObjectInfo,
-    ObjectStream,
-    SkippedName,
-    always,
-)
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 
@@ -108,7 +100,9 @@ class Named(Place, ABC):
 class MarkerDeleter(Place, ABC):
     """Removes the markers of stores without delete markers, by copying the version below back; see `VersionDeleter`."""
 
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+    def delete(
+        self, wanted: Sequence[tuple[str, str]], may_send: model.MaySend = model.always
+    ) -> list[model.DeleteOutcome]:
         """Restore each object, if its key is free."""
         return [self._restored(key, version, may_send) for key, version in wanted]
 
@@ -116,16 +110,16 @@ class MarkerDeleter(Place, ABC):
     def _restore(self, key: str, version: str) -> None:
         """Copy a version to its key; raises ConflictError if the key is in use."""
 
-    def _restored(self, key: str, marker: str, may_send: MaySend) -> DeleteOutcome:
+    def _restored(self, key: str, marker: str, may_send: model.MaySend) -> model.DeleteOutcome:
         if not may_send():
-            return DeleteOutcome(key, "failed", NOT_SENT)
+            return model.DeleteOutcome(key, "failed", model.NOT_SENT)
         try:
             self._restore(key, marker.removesuffix(MARKER))
         except (NotFoundError, ConflictError):
-            return DeleteOutcome(key, "missing")
+            return model.DeleteOutcome(key, "missing")
         except DredgeError as error:
-            return DeleteOutcome(key, "failed", error.kind, str(error))
-        return DeleteOutcome(key, "deleted", version_id=marker)
+            return model.DeleteOutcome(key, "failed", error.kind, str(error))
+        return model.DeleteOutcome(key, "deleted", version_id=marker)
 
 
 class RemoteReader(Named):
@@ -138,7 +132,7 @@ class RemoteReader(Named):
         """Read a whole object; raises NotFoundError."""
 
     @abstractmethod
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> model.ObjectStream:
         """Open an object for reading; raises NotFoundError."""
 
     @abstractmethod
@@ -150,7 +144,7 @@ class RemoteReader(Named):
         prefix: str = "",
         start_after: str = "",
         stop_before: str = "",
-        on_skipped: SkippedName | None = None,
+        on_skipped: model.SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """List in key order; see `ObjectReader.list`."""
         return self._list(prefix, start_after, stop_before)
@@ -171,7 +165,7 @@ class OpenObject:
     """An `ObjectStream` over an iterator of bytes; `close` gives the connection or file back."""
 
     def __init__(
-        self, info: ObjectInfo, chunks: Iterable[bytes] = (), close: Callable[[], object] = lambda: None
+        self, info: model.ObjectInfo, chunks: Iterable[bytes] = (), close: Callable[[], object] = lambda: None
     ) -> None:
         self.info = info
         self._chunks = iter(chunks)

@@ -18,13 +18,7 @@ from dredge.errors import (
 )
 from dredge.kv.rows import RowCleaner, RowReader
 from dredge.runs.failures import as_partial
-from dredge.trash.alarms import (
-    alarm_of,
-    named_after_removal,
-    named_again,
-    put_back_named,
-    verify_open_run,
-)
+from dredge.trash import alarms
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.findings import (
@@ -108,10 +102,10 @@ def clean(
     run_id = new_descending_xid(clock())
     with state.held(holder or f"clean {run_id}") as held:
         if not dry_run:
-            verify_open_run(store, held, store.clock() or clock(), run_id)
+            alarms.verify_open_run(store, held, store.clock() or clock(), run_id)
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
-            put_back_named(store, held, look, run_id)
+            alarms.put_back_named(store, held, look, run_id)
             command = f"dredge trash acknowledge {held.writer.uri}"
             refuse_alarmed(held.writer, f"run {run_id} removes nothing", command)
         plan = report.plan
@@ -152,7 +146,9 @@ def _scan(
     if state:
         state.save_noted(noted)
         leave_waiting(state, waiting, run_id, now)
-        findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
+        findings += tuple(
+            alarms.named_again(name, run) for name, run in alarms.named_after_removal(state, look).items()
+        )
     trash = choose(findings, kinds)
     attempt = state.attempt if state else 0
     plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt)
@@ -185,7 +181,7 @@ def _remove(
     handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    alarm = alarm_of(state, store, run_id, run_id)
+    alarm = alarms.alarm_of(state, store, run_id, run_id)
     applier = Applier(
         store,
         undo,

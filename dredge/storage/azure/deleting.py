@@ -14,19 +14,9 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from dredge.errors import ConfigError
+from dredge.storage import deleting
 from dredge.storage.azure.clients import container_client
 from dredge.storage.azure.errors import THROTTLED, TRANSIENT, code_of, translate
-from dredge.storage.deleting import (
-    CONNECTION_LOST,
-    NOT_CONNECTED,
-    UNCLEAR,
-    BatchDeleter,
-    Batches,
-    BatchVersionDeleter,
-    Codes,
-    Item,
-    all_failed,
-)
 from dredge.storage.keys import is_exact
 from dredge.storage.model import DeleteOutcome, MaySend
 
@@ -38,23 +28,23 @@ _STATUS = re.compile(rb"^HTTP/[\d.]+ (\d{3})", re.MULTILINE)
 _CODE = re.compile(rb"^x-ms-error-code:\s*(\w+)\s*$|<Code>(\w+)</Code>", re.IGNORECASE | re.MULTILINE)
 _NO_BATCH = "NoSuchBatch"
 """This endpoint refused a batch of these blobs."""
-CODES = Codes(
+CODES = deleting.Codes(
     throttled=THROTTLED,
     transient=TRANSIENT,
-    alone=TRANSIENT | {UNCLEAR},
+    alone=TRANSIENT | {deleting.UNCLEAR},
     no_batches=frozenset({_NO_BATCH}),
     batch_attempts=BATCH_ATTEMPTS,
 )
 
 
-class _AzureBatches(Batches):
+class _AzureBatches(deleting.Batches):
     BATCH_KEYS = 256
     CODES: ClassVar = CODES
 
     def _can_name(self, key: str) -> bool:
         return is_exact(self._root + key) and bool(key)
 
-    def _send(self, items: list[Item], _may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, items: list[deleting.Item], _may_send: MaySend) -> list[DeleteOutcome]:
         from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
 
         client: Any = container_client(self._options, self._bucket, retries=False)
@@ -69,11 +59,11 @@ class _AzureBatches(Batches):
                 code = str(status)
             if len(items) > 1 and status not in {401, 403} and not CODES.may_pass(code):
                 code = _NO_BATCH
-            return all_failed(items, code, words)
+            return deleting.all_failed(items, code, words)
         except AzureError as error:
             unsent = isinstance(error, ServiceRequestError)
-            code = NOT_CONNECTED if unsent else CONNECTION_LOST
-            return all_failed(items, code, str(translate(error, "delete")))
+            code = deleting.NOT_CONNECTED if unsent else deleting.CONNECTION_LOST
+            return deleting.all_failed(items, code, str(translate(error, "delete")))
 
     def _send_single(self, client: Any, key: str, version: str) -> list[DeleteOutcome]:
         from azure.core.exceptions import ResourceNotFoundError
@@ -86,7 +76,7 @@ class _AzureBatches(Batches):
             return [DeleteOutcome(key, "missing")]
         return [DeleteOutcome(key, "deleted")]
 
-    def _send_bulk(self, client: Any, items: list[Item]) -> list[DeleteOutcome]:
+    def _send_bulk(self, client: Any, items: list[deleting.Item]) -> list[DeleteOutcome]:
         answers: list[Any] = []
         # The SDK raises for an answer that is not a batch; the bytes of the answer decide.
         with suppress(ValueError):
@@ -101,11 +91,11 @@ class _AzureBatches(Batches):
         return read_answers([key for key, _ in items], answers[-1] if answers else b"")
 
 
-class AzureDeleter(_AzureBatches, BatchDeleter):
+class AzureDeleter(_AzureBatches, deleting.BatchDeleter):
     """Deletes blobs below a prefix of a container."""
 
 
-class AzureVersionDeleter(_AzureBatches, BatchVersionDeleter):
+class AzureVersionDeleter(_AzureBatches, deleting.BatchVersionDeleter):
     """Deletes single versions; the service refuses current ones."""
 
 
@@ -124,13 +114,14 @@ def read_answers(keys: Sequence[str], body: bytes) -> list[DeleteOutcome]:
         place = int(number[1])
         if place in said or place >= len(keys):
             # An answer for an unknown key, or a second one: any of the keys may be meant.
-            return all_failed(
-                ((key, "") for key in keys), UNCLEAR, "the service answered about other requests"
+            return deleting.all_failed(
+                ((key, "") for key in keys), deleting.UNCLEAR, "the service answered about other requests"
             )
         said[place] = _outcome(keys[place], int(status[1]), _CODE.search(part))
     silent = "the service did not answer about this blob"
     return [
-        said.get(place) or DeleteOutcome(key, "failed", UNCLEAR, silent) for place, key in enumerate(keys)
+        said.get(place) or DeleteOutcome(key, "failed", deleting.UNCLEAR, silent)
+        for place, key in enumerate(keys)
     ]
 
 

@@ -13,18 +13,7 @@ from datetime import datetime
 from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
-from dredge.storage.deleting import (
-    CONNECTION_LOST,
-    NOT_CONNECTED,
-    UNCLEAR,
-    AdaptiveRate,
-    BatchDeleter,
-    Batches,
-    BatchVersionDeleter,
-    Codes,
-    Item,
-    all_failed,
-)
+from dredge.storage import deleting
 from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.undo import GcsVersions, marker_id
@@ -46,27 +35,29 @@ _HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})
 """Why the service refuses: a temporary or event-based hold; a retention policy of the bucket, or of the object."""
 
 
-class _GcsBatches(Batches):
+class _GcsBatches(deleting.Batches):
     BATCH_KEYS = BATCH_PARTS
-    CODES: ClassVar = Codes(
+    CODES: ClassVar = deleting.Codes(
         throttled=frozenset(str(status) for status in THROTTLED),
         # A part without an answer is asked again with the others, as parts cost nothing.
-        transient=frozenset({UNCLEAR, CONNECTION_LOST, *(str(status) for status in PASSING - THROTTLED)}),
+        transient=frozenset(
+            {deleting.UNCLEAR, deleting.CONNECTION_LOST, *(str(status) for status in PASSING - THROTTLED)}
+        ),
         alone=frozenset(),
     )
 
     def _can_name(self, key: str) -> bool:
         return is_name(self._root, key)
 
-    def _delete(self, items: Sequence[Item], queries: Sequence[Query]) -> list[DeleteOutcome]:
+    def _delete(self, items: Sequence[deleting.Item], queries: Sequence[Query]) -> list[DeleteOutcome]:
         parts = [
             Part("DELETE", self._root + key, query) for (key, _), query in zip(items, queries, strict=True)
         ]
         try:
             answers = self._ask(parts)
         except DredgeError as error:
-            code = CONNECTION_LOST if error.kind == "unavailable" else type(error).__name__
-            return all_failed(items, code, str(error))
+            code = deleting.CONNECTION_LOST if error.kind == "unavailable" else type(error).__name__
+            return deleting.all_failed(items, code, str(error))
         return [self._outcome(key, answer) for (key, _), answer in zip(items, answers, strict=True)]
 
     def _ask(self, parts: list[Part]) -> list[PartAnswer | None]:
@@ -74,7 +65,7 @@ class _GcsBatches(Batches):
 
     def _outcome(self, key: str, answer: PartAnswer | None) -> DeleteOutcome:
         if answer is None:
-            return DeleteOutcome(key, "failed", UNCLEAR, "the server did not answer about this key")
+            return DeleteOutcome(key, "failed", deleting.UNCLEAR, "the server did not answer about this key")
         if answer.status in {200, 204}:
             return DeleteOutcome(key, "deleted")
         if answer.status == 404 and is_about_bucket(answer.body):
@@ -87,10 +78,12 @@ class _GcsBatches(Batches):
         return DeleteOutcome(key, "failed", str(answer.status) if answer.status in PASSING else code, message)
 
 
-class GcsDeleter(_GcsBatches, BatchDeleter):
+class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
     """Deletes objects below a prefix."""
 
-    def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
+    def __init__(
+        self, location: Location, options: StorageOptions, rate: deleting.AdaptiveRate | None = None
+    ) -> None:
         super().__init__(location, options, rate)
         self._listed: Mapping[str, ObjectInfo] = {}
 
@@ -111,7 +104,7 @@ class GcsDeleter(_GcsBatches, BatchDeleter):
             found = GcsVersions(self._location, self._options).versioning()
             self._versioned = found in {"enabled", "unknown"}
 
-    def _send(self, items: list[Item], may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, items: list[deleting.Item], may_send: MaySend) -> list[DeleteOutcome]:
         looks = bool(self._versioned or self._listed)
         generations = self._look([key for key, _ in items]) if looks else {}
         told = {key: found for key, found in generations.items() if isinstance(found, DeleteOutcome)}
@@ -132,10 +125,10 @@ class GcsDeleter(_GcsBatches, BatchDeleter):
         try:
             found = self._generations(keys)
         except DredgeError as error:
-            code = NOT_CONNECTED if error.kind == "unavailable" else type(error).__name__
+            code = deleting.NOT_CONNECTED if error.kind == "unavailable" else type(error).__name__
             return {key: DeleteOutcome(key, "failed", code, str(error)) for key in keys}
         return {
-            key: replace(told, code=NOT_CONNECTED)
+            key: replace(told, code=deleting.NOT_CONNECTED)
             if isinstance(told, DeleteOutcome) and self.CODES.is_doubtful(told.code)
             else told
             for key, told in found.items()
@@ -160,10 +153,10 @@ class GcsDeleter(_GcsBatches, BatchDeleter):
         return DeleteOutcome(key, "failed", _CHANGED, "it was written again since it was listed")
 
 
-class GcsVersionDeleter(_GcsBatches, BatchVersionDeleter):
+class GcsVersionDeleter(_GcsBatches, deleting.BatchVersionDeleter):
     """Deletes single generations."""
 
-    def _send(self, items: list[Item], _may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, items: list[deleting.Item], _may_send: MaySend) -> list[DeleteOutcome]:
         return self._delete(items, [(("generation", version),) for _, version in items])
 
 

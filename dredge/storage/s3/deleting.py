@@ -10,18 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.storage.deleting import (
-    CONNECTION_LOST,
-    NOT_CONNECTED,
-    UNCLEAR,
-    AdaptiveRate,
-    BatchDeleter,
-    Batches,
-    BatchVersionDeleter,
-    Codes,
-    Item,
-    all_failed,
-)
+from dredge.storage import deleting
 from dredge.storage.https import redact
 from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
@@ -35,24 +24,26 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-class _S3Batches(Batches):
+class _S3Batches(deleting.Batches):
     BATCH_KEYS = 1000
-    CODES: ClassVar = Codes(
-        throttled=THROTTLED, transient=TRANSIENT | {CONNECTION_LOST}, no_batches=UNKNOWN_REQUEST
+    CODES: ClassVar = deleting.Codes(
+        throttled=THROTTLED, transient=TRANSIENT | {deleting.CONNECTION_LOST}, no_batches=UNKNOWN_REQUEST
     )
 
-    def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
+    def __init__(
+        self, location: Location, options: StorageOptions, rate: deleting.AdaptiveRate | None = None
+    ) -> None:
         super().__init__(location, options, rate)
         self.has_bulk = True
 
     def _can_name(self, key: str) -> bool:
         return is_s3_key(key)
 
-    def _batches(self, items: list[Item]) -> list[list[Item]]:
+    def _batches(self, items: list[deleting.Item]) -> list[list[deleting.Item]]:
         bulk = [item for item in items if is_xml_safe(self._root + item[0])]
         return super()._batches(bulk) + [[item] for item in items if not is_xml_safe(self._root + item[0])]
 
-    def _send(self, items: list[Item], may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, items: list[deleting.Item], may_send: MaySend) -> list[DeleteOutcome]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = s3_client(self._options, self._bucket, retries=False)
@@ -70,15 +61,15 @@ class _S3Batches(Batches):
                 self.has_bulk = False
                 if len(items) == 1:
                     return self._send(items, may_send)
-            return all_failed(items, code, redact(found.get("Message") or ""))
+            return deleting.all_failed(items, code, redact(found.get("Message") or ""))
         except (BotoCoreError, DredgeError) as error:
-            return all_failed(items, _code_without_answer(error), str(translate(error, "delete")))
+            return deleting.all_failed(items, _code_without_answer(error), str(translate(error, "delete")))
 
     def _send_single(self, client: S3Client, key: str, version: str) -> DeleteOutcome:
         answer: Any = client.delete_object(Bucket=self._bucket, Key=self._root + key, **_named(version))
         return DeleteOutcome(key, "deleted", version_id=answer.get("VersionId") if self._versioned else None)
 
-    def _send_bulk(self, client: S3Client, items: list[Item]) -> list[DeleteOutcome]:
+    def _send_bulk(self, client: S3Client, items: list[deleting.Item]) -> list[DeleteOutcome]:
         by_version = bool(items[0][1])
         needs_answers = bool(self._versioned) or by_version
         names = [(self._root + key, version) for key, version in items]
@@ -87,9 +78,9 @@ class _S3Batches(Batches):
             Bucket=self._bucket, Delete={"Objects": objects, "Quiet": not needs_answers}
         )
         if not answer.get(IS_DELETE_RESULT):
-            return all_failed(items, UNCLEAR, "the server answered without a DeleteResult")
+            return deleting.all_failed(items, deleting.UNCLEAR, "the server answered without a DeleteResult")
 
-        def by_name(answers: Iterable[Any]) -> dict[Item, Any]:
+        def by_name(answers: Iterable[Any]) -> dict[deleting.Item, Any]:
             return {
                 (item.get("Key"), item.get("VersionId", "") if by_version else ""): item for item in answers
             }
@@ -97,7 +88,7 @@ class _S3Batches(Batches):
         errors, deleted = by_name(answer.get("Errors", [])), by_name(answer.get("Deleted", []))
         if errors.keys() - set(names):
             # An error for an unknown key: any of the keys may be meant.
-            return all_failed(items, UNCLEAR, "the server answered about other keys")
+            return deleting.all_failed(items, deleting.UNCLEAR, "the server answered about other keys")
         found = []
         for (key, _), name in zip(items, names, strict=True):
             if name in errors:
@@ -109,7 +100,7 @@ class _S3Batches(Batches):
         return found
 
 
-class S3Deleter(_S3Batches, BatchDeleter):
+class S3Deleter(_S3Batches, deleting.BatchDeleter):
     """Deletes objects below an S3 prefix. Absent keys count as deleted, because S3 does not report them."""
 
     def _prepare(self) -> None:
@@ -127,7 +118,7 @@ class S3Deleter(_S3Batches, BatchDeleter):
             self._versioned = True  # unknown: request an answer for every key
 
 
-class S3VersionDeleter(_S3Batches, BatchVersionDeleter):
+class S3VersionDeleter(_S3Batches, deleting.BatchVersionDeleter):
     """Deletes single versions, and delete markers."""
 
     HAS_MARKERS = True
@@ -139,7 +130,7 @@ def _named(version: str) -> dict[str, Any]:
 
 def _confirmed(key: str, answer: dict[str, Any] | None) -> DeleteOutcome:
     if answer is None:
-        return DeleteOutcome(key, "failed", UNCLEAR, "the server did not answer about this key")
+        return DeleteOutcome(key, "failed", deleting.UNCLEAR, "the server did not answer about this key")
     return DeleteOutcome(
         key, "deleted", version_id=answer.get("DeleteMarkerVersionId") or answer.get("VersionId")
     )
@@ -155,5 +146,5 @@ def _code_without_answer(error: Exception) -> str:
     from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError
 
     if isinstance(error, ConnectTimeoutError | EndpointConnectionError | ProxyConnectionError):
-        return NOT_CONNECTED
-    return CONNECTION_LOST if translate(error, "").kind == "unavailable" else type(error).__name__
+        return deleting.NOT_CONNECTED
+    return deleting.CONNECTION_LOST if translate(error, "").kind == "unavailable" else type(error).__name__
