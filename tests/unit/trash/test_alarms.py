@@ -370,8 +370,8 @@ def test_postgresql_has_an_id_that_a_new_table_changes() -> None:
         assert (int(timeline), int(table) > 16000) == (1, True)
         with PostgresStore(url) as store:
             for statement in ("DROP VIEW kv_v", "DROP TABLE kv"):
-                store._write(statement, ())
-            store._create()
+                store.write(statement, ())
+            store._find_table()
         assert rows.own_id().rpartition(":")[0] == before.rpartition(":")[0]
         assert rows.own_id() != before
         rows.close()
