@@ -6,6 +6,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC
 from typing import Any, Self
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.storage import model
-from dredge.storage.listing_schema import LISTING_SCHEMA
+from dredge.storage.listing_schema import LISTING_SCHEMA, STORAGE_CLASS
 from dredge.storage.location import Location
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
@@ -122,18 +123,10 @@ class MarkerDeleter(Place, ABC):
         return model.DeleteOutcome(key, "deleted", version_id=marker)
 
 
-class RemoteReader(Named):
+class RemoteReader(Named, model.ObjectReader):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True
-
-    @abstractmethod
-    def get(self, key: str) -> bytes:
-        """Read a whole object; raises NotFoundError."""
-
-    @abstractmethod
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> model.ObjectStream:
-        """Open an object for reading; raises NotFoundError."""
 
     @abstractmethod
     def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
@@ -159,6 +152,18 @@ class RemoteReader(Named):
             return b""
         with self.open_read(key, start, length) as stream:
             return b"".join(stream)
+
+
+class BaseCopier:
+    """Copies between two folders, on the server; see `dredge.storage.undo.ObjectCopier`."""
+
+    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._source.uri!r}, {self._target.uri!r})"
 
 
 class OpenObject:
@@ -225,3 +230,22 @@ def cut_root(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
     if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
         raise FormatError(f"the store listed keys outside the prefix {root!r}")
     return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
+
+
+def cut_bounds(rows: pa.RecordBatch, start_after: str, stop_before: str) -> pa.RecordBatch:
+    """Rows with keys between two bounds; "" is no bound."""
+    if start_after:
+        rows = rows.filter(pc.greater(rows.column(0), start_after))
+    if stop_before:
+        rows = rows.filter(pc.less(rows.column(0), stop_before))
+    return rows
+
+
+def infos_of(rows: pa.RecordBatch) -> list[model.ObjectInfo]:
+    """Rows of `LISTING_SCHEMA_WITH_CLASS` as values."""
+    return [
+        model.ObjectInfo(
+            row["key"], row["size"], row["last_modified"].astimezone(UTC), row["etag"], row[STORAGE_CLASS]
+        )
+        for row in rows.to_pylist()
+    ]

@@ -33,7 +33,7 @@ from dredge.storage.location import Location, container_of, parse_uri
 from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import MARKER, MarkerDeleter, Place
+from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
 from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, check_source
 
 COPY_LIMIT_BYTES = 256 << 20
@@ -42,16 +42,8 @@ _BLOCKS_AT_ONCE = 8
 _ACCESS_SECONDS = 3600
 
 
-class AzureCopier:
+class AzureCopier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account."""
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"AzureCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None

@@ -30,8 +30,8 @@ from dredge.storage.gcs.wire import (
 )
 from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
-from dredge.storage.options import GcsOptions, StorageOptions
-from dredge.storage.remote import MARKER, MarkerDeleter, Place
+from dredge.storage.options import GcsOptions
+from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
 from dredge.storage.undo import ObjectVersion, Versioning, check_source
 
 _KEPT = (
@@ -59,16 +59,8 @@ class _Step(msgspec.Struct, rename="camel"):
 _step = msgspec.json.Decoder(_Step)
 
 
-class GcsCopier:
+class GcsCopier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets."""
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"GcsCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None

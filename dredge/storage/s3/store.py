@@ -25,7 +25,6 @@ class S3Reader(RemoteReader):
     """An `ObjectReader` of objects below an S3 prefix."""
 
     def stat(self, key: str) -> ObjectInfo:
-        """Describe an object; raises NotFoundError."""
         name, doing = self._name(key), f"stat of {key!r} in {self.uri}"
         store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
         if store is not None:
@@ -39,7 +38,6 @@ class S3Reader(RemoteReader):
         return info_of_answer(key, answer)
 
     def get(self, key: str) -> bytes:
-        """Read a whole object; raises NotFoundError."""
         name, doing = self._name(key), f"reading {key!r} in {self.uri}"
         store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
         if store is not None:
@@ -50,7 +48,6 @@ class S3Reader(RemoteReader):
             return data
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
-        """Open an object for reading; raises NotFoundError."""
         doing = f"reading {key!r} in {self.uri}"
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": self._name(key)}
         if length == 0:

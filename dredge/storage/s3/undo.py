@@ -17,9 +17,8 @@ from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
-from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import Place
+from dredge.storage.remote import BaseCopier, Place
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
@@ -44,7 +43,7 @@ type _Send = Callable[[str, Any, dict[str, str]], None]
 _NO_CONDITION = frozenset({"NotImplemented", "501"})
 
 
-class S3Copier:
+class S3Copier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
 
     Attributes:
@@ -55,14 +54,6 @@ class S3Copier:
 
     LIMIT_BYTES = COPY_LIMIT_BYTES
     PART_BYTES = 1 << 30
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"S3Copier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
