@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dredge.storage import DeleteOutcome
-from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.local import store
+from dredge.storage.opening import KINDS, Driver
 from dredge.storage.undo import NoVersions, StreamedCopier
 from tests.support.stand_ins import can_be_stood_in, standing_in
 

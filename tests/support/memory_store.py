@@ -16,11 +16,11 @@ from typing import Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError
-from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.opening import KINDS, Driver
 from dredge.storage.schemes import DRIVERS
 from dredge.storage.undo import ObjectVersion, Versioning
 from lakefs_embedded.uploads import Uploads

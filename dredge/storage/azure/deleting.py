@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from dredge.errors import ConfigError
 from dredge.storage import deleting
-from dredge.storage.azure.clients import container_client
-from dredge.storage.azure.errors import THROTTLED, TRANSIENT, code_of, translate
+from dredge.storage.azure.clients import THROTTLED, TRANSIENT, code_of, container_client, translate
 from dredge.storage.keys import is_exact
 from dredge.storage.model import DeleteOutcome, MaySend
 

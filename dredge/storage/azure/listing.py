@@ -29,8 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.azure.clients import container_client
-from dredge.storage.azure.errors import translated
+from dredge.storage.azure.clients import container_client, translated
 from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.clients import container_client
-from dredge.storage.azure.errors import code_of, translated
+from dredge.storage.azure.clients import code_of, container_client, translated
 from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
 from dredge.storage.azure.undo import AzureCopier, block_id, new_upload_id, only_if_absent
 from dredge.storage.keys import is_exact

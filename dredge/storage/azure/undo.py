@@ -25,8 +25,7 @@ from datetime import UTC
 from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.clients import container_client, service_client, source_access
-from dredge.storage.azure.errors import code_of, translated
+from dredge.storage.azure.clients import code_of, container_client, service_client, source_access, translated
 from dredge.storage.azure.listing import FOLDER_MARK
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
 from dredge.storage import deleting
-from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
+from dredge.storage.gcs.clients import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.undo import GcsVersions, marker_id
 from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Query, is_name, send_batch

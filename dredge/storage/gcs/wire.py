@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from dredge.errors import UnavailableError
-from dredge.storage.gcs.clients import session
-from dredge.storage.gcs.errors import THROTTLED, by_status, translated
+from dredge.storage.gcs.clients import THROTTLED, by_status, session, translated
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.keys import is_text
 from dredge.storage.options import GcsOptions
