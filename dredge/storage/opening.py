@@ -45,7 +45,7 @@ def _local() -> Driver:
         writer=lambda location, _: LocalWriter(location),
         deleter=lambda location, _: LocalDeleter(location),
         copier=lambda source, target, _: undo.StreamedCopier(LocalReader(source), LocalWriter(target)),
-        versions=lambda _location, _options: undo.NoVersions(),
+        versions=lambda _location, _options: undo.VersionReader(),
     )
 
 

@@ -33,7 +33,7 @@ from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
-from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, check_source
+from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, VersionReader, check_source
 
 COPY_LIMIT_BYTES = 256 << 20
 BLOCK_BYTES = 100 << 20
@@ -209,8 +209,8 @@ def copier_inside(source: Location, target: Location, options: StorageOptions) -
     return AzureCopier(source, target, options) if same else None
 
 
-class AzureVersions(Place):
-    """See `dredge.storage.undo.VersionReader`, `KeepsDeletedBytes` and `BringsBackCopies`."""
+class AzureVersions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
     def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; a small blob in the given folder shows it."""

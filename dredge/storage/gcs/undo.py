@@ -32,7 +32,7 @@ from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
 from dredge.storage.options import GcsOptions
 from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
-from dredge.storage.undo import ObjectVersion, Versioning, check_source
+from dredge.storage.undo import ObjectVersion, Versioning, VersionReader, check_source
 
 _KEPT = (
     "cacheControl",
@@ -155,10 +155,10 @@ def marker_id(generation: str) -> str:
     return generation + MARKER
 
 
-class GcsVersions(Place):
-    """A `dredge.storage.undo.VersionReader`, with `KeepsDeletedBytes`."""
+class GcsVersions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         found = self._settings()
         if found is None:
@@ -166,7 +166,7 @@ class GcsVersions(Place):
         return "enabled" if (found.get("versioning") or {}).get("enabled") else "off"
 
     def kept_seconds(self) -> int | None:
-        """See `KeepsDeletedBytes.kept_seconds`, by the bucket's soft delete policy."""
+        """See `VersionReader.kept_seconds`, by the bucket's soft delete policy."""
         found = self._settings()
         if found is None:
             return None

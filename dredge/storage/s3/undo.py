@@ -22,7 +22,7 @@ from dredge.storage.remote import BaseCopier, Place
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
-from dredge.storage.undo import Expiry, ObjectVersion, Versioning, check_source
+from dredge.storage.undo import Expiry, ObjectVersion, Versioning, VersionReader, check_source
 
 _PARTS_AT_ONCE = 8
 _KEPT = ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass")
@@ -213,10 +213,10 @@ def _is_md5(answer: Any) -> bool:
     return encryption == "AES256" and _PLAIN.fullmatch(answer["ETag"].strip('"')) is not None
 
 
-class S3Versions(Place):
-    """A `dredge.storage.undo.VersionReader`, with `ExpiresOldVersions` and `LocksVersions`."""
+class S3Versions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):
