@@ -16,7 +16,7 @@ from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
-from dredge.storage.s3.access import IS_DELETE_RESULT
+from dredge.storage.s3.access import IS_ANSWER
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
 
@@ -77,7 +77,7 @@ class _S3Batches(deleting.Batches):
         answer: Any = client.delete_objects(
             Bucket=self._bucket, Delete={"Objects": objects, "Quiet": not needs_answers}
         )
-        if not answer.get(IS_DELETE_RESULT):
+        if not answer.get(IS_ANSWER):
             return deleting.all_failed(items, deleting.UNCLEAR, "the server answered without a DeleteResult")
 
         def by_name(answers: Iterable[Any]) -> dict[deleting.Item, Any]:
@@ -109,8 +109,9 @@ class S3Deleter(_S3Batches, deleting.BatchDeleter):
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            answer = s3_client(self._options, self._bucket).get_bucket_versioning(Bucket=self._bucket)
-            self._versioned = answer.get("Status") is not None
+            answer: Any = s3_client(self._options, self._bucket).get_bucket_versioning(Bucket=self._bucket)
+            # Unknown after another answer: request an answer for every key.
+            self._versioned = answer.get("Status") is not None or not answer[IS_ANSWER]
         except (ClientError, BotoCoreError) as error:
             translated = translate(error, f"deleting in {self.uri}")
             if isinstance(translated, ConfigError) and "NoSuchBucket" in str(translated):

@@ -19,6 +19,7 @@ from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import BaseCopier, Place
+from dredge.storage.s3.access import IS_ANSWER
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
@@ -221,12 +222,12 @@ class S3Versions(Place, VersionReader):
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):
                 bucket = self._location.bucket
-                answer = s3_client(self._options, bucket).get_bucket_versioning(Bucket=bucket)
+                answer: Any = s3_client(self._options, bucket).get_bucket_versioning(Bucket=bucket)
         except ConfigError as error:
             if "NoSuchBucket" in str(error):
                 raise
             return "unknown"
-        return cast(Versioning, str(answer.get("Status", "off")).lower())
+        return cast(Versioning, str(answer.get("Status", "off")).lower() if answer[IS_ANSWER] else "unknown")
 
     def expiry(self, prefix: str) -> Expiry:
         bucket = self._bucket
@@ -261,6 +262,8 @@ class S3Versions(Place, VersionReader):
             client = s3_client(self._options, self._location.bucket)
             pages = client.get_paginator("list_object_versions")
             for page in pages.paginate(Bucket=self._location.bucket, Prefix=name):
+                if not cast(Any, page)[IS_ANSWER]:
+                    raise UnavailableError("the server answered without a list of versions")
                 items: list[tuple[Any, bool]] = [(item, False) for item in page.get("Versions", [])]
                 items += [(item, True) for item in page.get("DeleteMarkers", [])]
                 own = [(item, marker) for item, marker in items if item["Key"] == name]

@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from dredge.errors import ConfigError
-from dredge.storage import StorageOptions, open_deleter
+from dredge.errors import ConfigError, UnavailableError
+from dredge.storage import StorageOptions, open_deleter, open_versions
 from dredge.storage.location import parse_uri
 from dredge.storage.s3.deleting import S3Deleter, S3VersionDeleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
@@ -177,6 +177,15 @@ def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:
 def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: StorageOptions) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
+
+
+@pytest.mark.parametrize("body", ["<html><body>proxy</body></html>", ""])
+def test_the_page_of_a_proxy_says_nothing_about_versions(body: str) -> None:
+    with ScriptedS3(lambda method, path, _: (200, body)) as server:
+        versions = open_versions("s3://bkt/lake", server.options)
+        assert versions.versioning() == "unknown"
+        with pytest.raises(UnavailableError):
+            versions.versions("a")
 
 
 def test_any_version_id_of_s3_is_sent() -> None:
