@@ -227,7 +227,7 @@ for an empty answer: all keys deleted, no versions, no versioning."""
 _ROOTS = {
     "DeleteObjects": b"DeleteResult",
     "ListObjectVersions": b"ListVersionsResult",
-    "GetBucketVersioning": b"VersioningConfiguration",
+    "GetBucketVersioning": b"Versioning",  # some servers name the element otherwise than AWS
 }
 
 _EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
