@@ -11,7 +11,6 @@ import re
 from datetime import timedelta
 from urllib.parse import quote
 
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from dredge.storage.location import parse_uri
@@ -19,6 +18,7 @@ from lakefs_embedded.catalog.model import Clock, Namespaces
 from lakefs_embedded.catalog.object_bytes import ObjectBytes
 from lakefs_embedded.catalog.results import SignedUrl
 from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import BadRequestError
 
 URL_LIFE = timedelta(minutes=15)

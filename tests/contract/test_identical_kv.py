@@ -24,8 +24,8 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import NoChangesError
 from lakefs_embedded.kv import open_store
 from tests.support.gc import CatalogClient, World, stage_again, summary_of

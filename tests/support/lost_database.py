@@ -16,8 +16,8 @@ import pytest
 
 from dredge.errors import ConflictError
 from dredge.lakefs import Commit, Ref
-from dredge.lakefs.files.records import Commit as Record
 from lakefs_embedded.kv import Store
+from lakefs_embedded.refs.records import Commit as Record
 from tests.support.gc import CatalogClient, World
 
 type Backup = dict[str, Any]
