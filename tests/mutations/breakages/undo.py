@@ -49,6 +49,8 @@ UNDO = (
     Breakage("a restore puts a damaged copy under the key", "dredge.undo.putting_back",
              "PuttingBack._copied_back", Drop("keyword", "size"),
              ("test_a_damaged_copy_is_not_put_under_the_key",)),
+    Breakage("the page of a proxy is an empty list of versions", "dredge.storage.s3.undo", "S3Versions.versions",
+             Put("If", "cast", False), ("test_the_page_of_a_proxy_says_nothing_about_versions",)),
     Breakage("a restore on S3 trusts a condition that stores pass over", "dredge.storage.s3.undo",
              "S3Copier._way", Put("If", 1, False),
              ("test_what_is_put_under_the_key_between_look_and_copy_stays",)),
