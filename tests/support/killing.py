@@ -43,6 +43,17 @@ def at_writes_of(part: str, act: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+def before_first_write_of(part: str, act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Call a function once, before an object with this text in its key is written."""
+    left = [act]
+
+    def once() -> None:
+        if left:
+            left.pop()()
+
+    return at_writes_of(part, once)
+
+
 def failing_writes(part: str, error: BaseException) -> AbstractContextManager[None]:
     """Fail each write of an object with this text in its key."""
 
