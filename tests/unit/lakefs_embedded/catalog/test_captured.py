@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dredge.lakefs.files.records import Branch, Tag
+from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog import Settings
+from lakefs_embedded.refs.records import Tag
 from lakefs_embedded.staging.area import Staged
 from tests.support.captured import FOLDER, REPOSITORY, captured_lake, kv_rows
 from tests.support.lakes import Lake
