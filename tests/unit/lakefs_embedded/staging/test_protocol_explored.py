@@ -29,7 +29,7 @@ Act = Callable[[Catalog], object]
 @pytest.fixture(autouse=True)
 def _tokens_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
-    monkeypatch.setattr("dredge.lakefs.files.records.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
+    monkeypatch.setattr("lakefs_embedded.refs.records.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
 def commit(message: str, **more: bool) -> Act:
