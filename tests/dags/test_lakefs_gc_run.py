@@ -46,7 +46,9 @@ class InProcess:
         self.started: list[str] = []
         self.before: Callable[[str], None] = lambda step: None
 
-    def submit(self, operator: SparkJobOperator, secrets: Mapping[str, str]) -> None:
+    def submit(self, operator: SparkJobOperator, secrets: Mapping[str, str] | None) -> None:
+        if secrets is None:
+            return
         self.started.append(operator.step)
         self.before(operator.step)
         if operator.step == "check_executors":
