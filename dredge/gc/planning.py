@@ -31,7 +31,7 @@ from dredge.gc.pending.known import find_list
 from dredge.gc.referring import find_referring
 from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
 from dredge.gc.state import Current, StateStore
-from dredge.gc.witness.owner import check_plan
+from dredge.gc.witness.owner import check_plan, read_block, read_environment_and_owner
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
@@ -122,6 +122,9 @@ def plan_run(
     with at_once() as ask:
         state_read = ask(StateStore(state, options).current, repository.name, repository.namespace)
         pins = ask(read_pins, state)
+        if not config.dry_run:
+            owner_read = ask(read_environment_and_owner, Site(state, server, repository.name, ""))
+            block_read = ask(read_block, state)
         now, ahead = compare_store(store, clock, config.safety.clock_skew_seconds_max)
         run_id = new_descending_xid(now)
         conditions = ask(demand_conditions, state)
@@ -129,7 +132,11 @@ def plan_run(
         way = ask(choose_way, config.undo, repository.namespace, f"{root}/{run_id}", options)
         listed = ask(find_list, state, repository.namespace, repository.created_at, now)
         gone = ask(lambda: _refer_no_more(state_read.result(), referring, options))
-        check_plan(Site(state, server, repository.name, run_id, store.now), config.dry_run)
+        repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
+        held = ask(repository_lease.read)
+        if not config.dry_run:
+            site = Site(state, server, repository.name, run_id, store.now)
+            check_plan(site, owner_read.result, block_read.result)
     conditions.result()
     server_ahead = comparison.result()
     undo = way.result()
@@ -143,11 +150,10 @@ def plan_run(
     again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
-    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     with at_once() as ask:
         expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
         grant = (
-            repository_lease.acquire(runs.local_holder(run_id))
+            repository_lease.acquire(runs.local_holder(run_id), held.result)
             if lease is None
             else repository_lease.renew(lease)
         )

@@ -90,11 +90,11 @@ def expected_list(state: ObjectReader, namespace: str, created_at: datetime | No
     return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
-def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
+def read_before(run: Run, committed: ListCommittedOutput) -> tuple[Stored, bool]:
     """Read the list before a run, and whether the server keeps the id of a mark."""
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
-        stored = find_list(run.state, run.plan.namespace, _created_at(record), run.store_now())
+        stored = find_list(run.state, run.plan.namespace, _created_at(committed), run.store_now())
     return stored, keeps.result()
 
 
@@ -135,7 +135,7 @@ def leave(
     run.check_right(now)
     pending = PendingList(
         subject=canonical_namespace(plan.namespace),
-        life=_life(_created_at(record)),
+        life=_life(_created_at(record.input(ListCommittedOutput))),
         run_id=plan.run_id,
         marked_at=plan.created_at,
         left_at=now,
@@ -146,8 +146,8 @@ def leave(
     leave_list(run.state, pending, known.etag)
 
 
-def _created_at(record: StepRecord) -> datetime | None:
-    text = record.input(ListCommittedOutput).detail("witness")["repository_created_at"]
+def _created_at(committed: ListCommittedOutput) -> datetime | None:
+    text = committed.detail("witness")["repository_created_at"]
     return None if text is None else datetime.fromisoformat(text)
 
 
