@@ -154,7 +154,7 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
         return config
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
         plan = steps.plan_run(
