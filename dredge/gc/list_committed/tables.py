@@ -104,7 +104,7 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def sizes(self) -> tuple[LocatedSet, ...]:
-        """Sizes of the entries of branch heads, and maybe others."""
+        """Sizes of the entries of branch heads; an optimized run also has those that earlier runs noted."""
         return tuple(from_json(LocatedSet, value) for value in self.detail("sizes"))
 
     @property

@@ -163,7 +163,7 @@ def _search(
 
 @partition_function
 def search_sources(run: WorkerRun, config: SearchConfig, sources: list[PartInfo | str]) -> SearchResult:
-    """Write the addresses of some sources outside the live set."""
+    """Read the addresses in some sources, and write those that are not live."""
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
     unread: list[str] = []
