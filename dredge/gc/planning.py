@@ -133,7 +133,7 @@ def plan_run(
         listed = ask(find_list, state, repository.namespace, repository.created_at, now)
         gone = ask(lambda: _refer_no_more(state_read.result(), referring, options))
         repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
-        held = ask(repository_lease.read)
+        held = ask(repository_lease.read) if lease is None else None
         if not config.dry_run:
             site = Site(state, server, repository.name, run_id, store.now)
             check_plan(site, owner_read.result, block_read.result)
@@ -153,9 +153,9 @@ def plan_run(
     with at_once() as ask:
         expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
         grant = (
-            repository_lease.acquire(runs.local_holder(run_id), held.result)
-            if lease is None
-            else repository_lease.renew(lease)
+            repository_lease.renew(lease)
+            if lease is not None
+            else repository_lease.acquire(runs.local_holder(run_id), held and held.result)
         )
         plan = Plan(
             run_id=run_id,
