@@ -69,7 +69,7 @@ class Ahead[T]:
         """Begin to read."""
         self._begun = ask(self._read, inputs)
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Drop what was read: it is older than an input."""
         self._begun = None
 
@@ -149,7 +149,7 @@ def perform(
                 stored = folder.read_summary(step)
             before = _complete(folder, step, found)
             if ahead is not None and before != known:
-                ahead.forget()
+                ahead.discard()
             digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
             if stored is not None and dict(stored.inputs) == digests:
                 log.info("run %s: %s is done already", folder.run_id, step)

@@ -360,8 +360,8 @@ def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> 
 def _have_written(client: LakeFS, first: Usage | None, other: Usage | None = None) -> Usage | None:
     """Ask until the server's counter is above another answer; None if it has no counter or does not count. `other` was
     asked beside the first one, and either may be the higher one."""
-    if first is not None and other is not None and other.requests < first.requests:
-        first, other = other, first
+    if first is not None and other is not None:
+        first, other = sorted((first, other), key=lambda usage: usage.requests)
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
             return None
