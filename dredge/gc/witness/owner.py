@@ -218,7 +218,7 @@ def keeps_id(site: Site) -> bool:
 
 def claim_namespace(run: Run, read: tuple[Environment, Owner | None]) -> bool:
     """Make the server of a complete mark the owner of a namespace without one; return whether it is the owner now.
-    The mark of another server leaves no records. `read` is the result of `readread_environment_and_owner`."""
+    The mark of another server leaves no records. `read` is the result of `read_environment_and_owner`."""
     site = Site.of_run(run)
     environment, owner = read
     if owner is None:
