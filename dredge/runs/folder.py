@@ -276,6 +276,11 @@ class RunFolder:
             self._kept[name] = self.read_json(name)
         return self._kept[name]
 
+    def known_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary]:
+        """Return the cached summaries of complete steps; see `keeping`."""
+        kept = self._kept or {}
+        return {step: kept[step] for step in steps if kept.get(step) is not None}
+
     def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
         """Read summaries in parallel; see `read_summary`."""
         names = list(steps)

@@ -153,9 +153,11 @@ class StepsHere:
         self.started: list[str] = []
         self.before: Callable[[str, Mapping[str, str]], None] = lambda _step, _secrets: None
 
-    def submit(self, operator: Any, secrets: Mapping[str, str]) -> None:
+    def submit(self, operator: Any, secrets: Mapping[str, str] | None) -> None:
         from dredge.gc import steps
 
+        if secrets is None:
+            return
         self.started.append(operator.step)
         self.before(operator.step, secrets)
         if operator.step != "check_executors":

@@ -34,7 +34,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -97,7 +97,8 @@ def advance_shards(run: WorkerRun, config: WaitConfig, shards: list[int]) -> Wai
                 config.candidate_rows,
             )
             after = advanced.rows.filter(pa.array(_below(advanced.rows, prefix)))
-            figures = Waits.of(after, found.filter(pa.array(own)), confirmed[own], config.turn)
+            facts = PartFacts.of(after)
+            figures = Waits.of(after, facts, found.filter(pa.array(own)), confirmed[own], config.turn)
             waits[kind] = waits.get(kind, Waits()) + figures
         if config.writes:
             known = config.before.get(shard) if config.same else None
