@@ -30,6 +30,7 @@ from dredge.gc.run import Run
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage.parallel import at_once
 
 JOB = Path(__file__).resolve().parent.parent / "airflow_dredge" / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
@@ -87,7 +88,9 @@ def main() -> None:
             shared.enter_context(cache_parts(BY_DIGEST))
         holder = f"benchmark {engine}"
         lease = None if isinstance(runner, LocalRunner) else steps.acquire_lease(config, holder)
-        plan = steps.plan_run(config, lease)
+        with at_once() as ask:
+            ask(steps.load_steps)
+            plan = steps.plan_run(config, lease)
     context = Run.open(plan.run_uri, plan=plan)
     suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [

@@ -100,6 +100,14 @@ class SparkApplication:
         said.forward()
         return answer["code"], answer["said"]
 
+    def begin(self) -> None:
+        """Start the application for a later task of the run, unless there is one; does not wait."""
+        address = _folder() / f"{self._name}-0.sock"
+        if (greeted := _greeted(address, self._patience)) is None:
+            self._start(address)
+        else:
+            greeted[0].close()
+
     def kill(self) -> None:
         """Hang up to stop step and application; after a timeout, kill the process group."""
         if self._asked is not None and not self._asked.closed:

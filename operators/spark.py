@@ -149,8 +149,15 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         return summary
 
-    def do_step(self, secrets: Mapping[str, str]) -> None:
-        """Run the step with the configured engine."""
+    def begin_spark(self) -> None:
+        """Start Spark for the next tasks of the run. An error is only logged: these tasks start Spark as well."""
+        try:
+            self.do_step(None)
+        except Exception as error:
+            self.log.warning("Spark is not started before the task that needs it: %s", error)
+
+    def do_step(self, secrets: Mapping[str, str] | None) -> None:
+        """Run the step with the configured engine; None starts the engine only."""
         match self.spark_engine:
             case "submit":
                 self.submit(secrets)
@@ -159,8 +166,8 @@ class SparkJobOperator(SparkSubmitOperator):
             case other:
                 raise ConfigError(f"spark_engine is {other!r}; valid are submit and connect")
 
-    def submit(self, secrets: Mapping[str, str]) -> None:
-        """Run the step with spark-submit."""
+    def submit(self, secrets: Mapping[str, str] | None) -> None:
+        """Run the step with spark-submit; see `do_step`."""
         # The provider uses "yarn" for a missing connection, so look it up first.
         found = need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         check_kubernetes(found.host or "")
@@ -174,7 +181,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self._ask_application(hook, self._environment(master) | extra_variables, secrets)
 
     def _ask_application(
-        self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str]
+        self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str] | None
     ) -> None:
         hook._name = f"dredge {self.run_uri.rstrip('/').rpartition('/')[2]}"
         command = hook._build_spark_submit_command(self.application)
@@ -186,7 +193,10 @@ class SparkJobOperator(SparkSubmitOperator):
         finally:
             hook._run_post_submit_commands()
 
-    def _do_in(self, application: SparkApplication, secrets: Mapping[str, str]) -> None:
+    def _do_in(self, application: SparkApplication, secrets: Mapping[str, str] | None) -> None:
+        if secrets is None:
+            application.begin()
+            return
         self._application_of_run = application
         code, said = application.do(self.step, secrets)
         if code != 0:
@@ -196,8 +206,8 @@ class SparkJobOperator(SparkSubmitOperator):
                 " last lines are in the log above. Run the task again; it continues."
             )
 
-    def connect(self, secrets: Mapping[str, str]) -> None:
-        """Run the step on a Spark Connect server."""
+    def connect(self, secrets: Mapping[str, str] | None) -> None:
+        """Run the step on a Spark Connect server; see `do_step`."""
         need_connection(
             self.spark_connect_conn_id,
             "Spark",

@@ -12,7 +12,7 @@ one JSON object each:
 
 A driver without its task must not continue to delete: if the task disconnects, its step is stopped and the
 application ends. It also ends after a failed step, so that a retry starts a new one; after the last step of a
-run; and after some idle minutes.
+run; and after some idle minutes. The plan's task starts it, beside the scheduling of the next task.
 
 The folder of the socket belongs to this user only. Secrets are sent over the socket and are in the
 environment during their step; no argument, setting or file has them.
@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
 """Idle time before the application ends. A run that waits for an approval does not occupy a cluster."""
+UNUSED_SECONDS = 90.0
+"""The same before the first step: the plan starts the application, and that step may run on another machine."""
 _BACKLOG = 8
 
 
@@ -66,6 +68,7 @@ class Application:
         self._jobs = jobs
         self._session = session
         self._idle_seconds = idle_seconds
+        self._wait_seconds = min(UNUSED_SECONDS, idle_seconds)
         self._in_use = threading.Lock()
         self._ending = False
         self.is_over = False
@@ -105,9 +108,9 @@ class Application:
     def _serve_one(self) -> None:
         """Serve the next task."""
         try:
-            task = self._tasks.get(timeout=self._idle_seconds)
+            task = self._tasks.get(timeout=self._wait_seconds)
         except queue.Empty:
-            log.info("No step for %.0f s: stopping Spark; the next step starts it again", self._idle_seconds)
+            log.info("No step for %.0f s: stopping Spark; the next step starts it again", self._wait_seconds)
             self._ending = True
             return
         with task:
@@ -129,6 +132,7 @@ class Application:
 
     def _do(self, task: Connection, asked: Json) -> None:
         step, run_uri, done = asked["step"], asked["run"], threading.Event()
+        self._wait_seconds = self._idle_seconds
         # A duplicate: after `task` is closed, its descriptor number may belong to the next task.
         threading.Thread(target=_stop_when_gone, args=(_kept(task), done), name="watch", daemon=True).start()
         with environment(asked["environment"]):

@@ -98,6 +98,6 @@ def approval_inputs(
     plan: Any, folder: RunFolder, output: type[ApproveOutput]
 ) -> tuple[type[StepOutput], ...]:
     """The additional inputs of a sweep with an approval."""
-    guards = output.GUARDS.find(folder)
+    guards = folder.read_output(output.GUARDS)
     asked = guards is not None and why_asked(plan, guards)
     return (output,) if asked else ()

@@ -29,7 +29,7 @@ from dredge.gc.pending.known import find_list
 from dredge.gc.referring import find_referring
 from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
 from dredge.gc.state import Current, StateStore
-from dredge.gc.witness.owner import check_plan
+from dredge.gc.witness.owner import check_plan, read_block, read_environment_and_owner
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
@@ -123,6 +123,9 @@ def plan_run(
     with at_once() as ask:
         state_read = ask(StateStore(state, options).current, repository.name, repository.namespace)
         pins = ask(read_pins, state)
+        if not config.dry_run:
+            owner_read = ask(read_environment_and_owner, Site(state, server, repository.name, ""))
+            block_read = ask(read_block, state)
         now, ahead = compare_store(store, clock, config.safety.clock_skew_seconds_max)
         run_id = new_descending_xid(now)
         conditions = ask(demand_conditions, state)
@@ -130,7 +133,11 @@ def plan_run(
         way = ask(choose_way, config.undo, repository.namespace, f"{root}/{run_id}", options)
         listed = ask(find_list, state, repository.namespace, repository.created_at, now)
         gone = ask(lambda: _refer_no_more(state_read.result(), referring, options))
-        check_plan(Site(state, server, repository.name, run_id, store.now), config.dry_run)
+        repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
+        held = ask(repository_lease.read) if lease is None else None
+        if not config.dry_run:
+            site = Site(state, server, repository.name, run_id, store.now)
+            check_plan(site, owner_read.result, block_read.result)
     conditions.result()
     server_ahead = comparison.result()
     undo = way.result()
@@ -146,11 +153,10 @@ def plan_run(
     days_max = config.safety.inventory_days_max
     inventory = plan_inventory(source, repository.namespace, now, days_max, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
-    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     grant = (
-        repository_lease.acquire(runs.local_holder(run_id))
-        if lease is None
-        else repository_lease.renew(lease)
+        repository_lease.renew(lease)
+        if lease is not None
+        else repository_lease.acquire(runs.local_holder(run_id), None if held is None else held.result)
     )
     plan = Plan(
         run_id=run_id,
@@ -202,7 +208,7 @@ def _refer_no_more(
         return None
     folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
     with suppress(FormatError):
-        committed = ListCommittedOutput.find(folder)
+        committed = folder.read_output(ListCommittedOutput)
         if committed is not None:
             names = {item["repository"] for item in committed.referring}
             return min(names - set(referring), default=None)

@@ -88,6 +88,13 @@ def load_all() -> None:
         getattr(sys.modules[__name__], name)
 
 
+def load_steps() -> None:
+    """Load the steps of a run, while its plan waits for the server."""
+    names = "slice_listing mark_uncommitted list_committed subtract check_limits approve bulk_delete verify save_report"
+    for name in names.split():
+        getattr(sys.modules[__name__], name)
+
+
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
     """Do the remaining steps of a planned run, and write the report, also of a failed run.
 
@@ -175,9 +182,12 @@ def collect(
     from dredge.gc import steps
     from dredge.runs.clock import utc_now
     from dredge.runs.parts import BY_DIGEST, cache_parts
+    from dredge.storage.parallel import at_once
 
     with cache_parts(BY_DIGEST):  # planning reads the files of the run before
-        plan = steps.plan_run(config, None, client, options, clock or utc_now)
+        with at_once() as ask:
+            ask(load_steps)
+            plan = steps.plan_run(config, None, client, options, clock or utc_now)
         return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
 
 

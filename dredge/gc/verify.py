@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched, chain
 
@@ -27,8 +27,9 @@ from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
+from dredge.lakefs import Ref
 from dredge.runs import ledger
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
@@ -44,14 +45,25 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         FormatError: a deleted object is still there, or a live object was deleted.
     """
-    return run.step(VerifyOutput, lambda record: _verify(run, runner or LocalRunner(), record))
+
+    def read(inputs: Mapping[str, StepSummary]) -> list[Ref] | None:
+        # What others deleted is found by clean runs.
+        samples = BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled or run.plan.mode == CLEAN
+        return run.client.branches(run.plan.repository) if samples else None
+
+    ahead = Ahead(read)
+    return run.step(
+        VerifyOutput,
+        lambda record: _verify(run, runner or LocalRunner(), record, ahead.result(record.inputs)),
+        ahead=ahead,
+    )
 
 
-def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref] | None) -> None:
     parts = record.input(BulkDeleteOutput).settled
     living, results = list[Canary](), list[VerifyResult]()
-    if parts or run.plan.mode == CLEAN:  # what others deleted is found by clean runs
-        living = take_living(run, record.input(MarkUncommittedOutput))
+    if branches is not None:
+        living = take_living(run, record.input(MarkUncommittedOutput), branches)
         results = _look_everywhere(run, runner, parts, living)
     left = [address for result in results for address in result.left]
     in_ledger = {address for result in results for address in result.living_deleted}
@@ -130,7 +142,7 @@ _STAGED_SAMPLE = 200
 _LOOKS = 200
 
 
-def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
+def take_living(run: Run, staged: MarkUncommittedOutput, branches: Sequence[Ref]) -> list[Canary]:
     """Sample live objects: canaries, and staged addresses of the mark."""
     found: list[Canary] = []
     parts = staged.addresses
@@ -138,7 +150,7 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
         found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
-    return sample(run, VerifyOutput.STEP) + found[:_STAGED_SAMPLE]
+    return sample(run, VerifyOutput.STEP, branches=branches) + found[:_STAGED_SAMPLE]
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:

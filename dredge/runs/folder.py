@@ -32,7 +32,7 @@ from dredge.runs.parts import (
     read_parquet,
 )
 from dredge.runs.payload import from_sealed, to_sealed
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
@@ -244,6 +244,11 @@ class RunFolder:
             self._kept[step] = summary
         return summary
 
+    def read_output[O: StepOutput](self, output: type[O]) -> O | None:
+        """Read the output of a complete step; see `read_summary`."""
+        summary = self.read_summary(output.STEP)
+        return None if summary is None else output.of(summary)
+
     @contextmanager
     def keeping(self, goes_on: bool = False) -> Iterator[None]:
         """Cache summaries, the plan and small parts within the block, and write parts in parallel.
@@ -270,6 +275,11 @@ class RunFolder:
         if name not in self._kept:
             self._kept[name] = self.read_json(name)
         return self._kept[name]
+
+    def known_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary]:
+        """Return the cached summaries of complete steps; see `keeping`."""
+        kept = self._kept or {}
+        return {step: kept[step] for step in steps if kept.get(step) is not None}
 
     def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
         """Read summaries in parallel; see `read_summary`."""

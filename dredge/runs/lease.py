@@ -74,16 +74,23 @@ class Lease:
         self._clock = clock
         self._key = key
 
-    def acquire(self, holder: str) -> LeaseGrant:
+    def read(self) -> HeldLease | None:
+        """Read the lease; None if it was never taken."""
+        return read_lease(self._writer, self._key)
+
+    def acquire(self, holder: str, read: Callable[[], HeldLease | None] | None = None) -> LeaseGrant:
         """Take the lease, also after its expiry.
 
         The same holder gets it under a new number: that fences off an earlier try of it.
+
+        Args:
+            read: returns the lease, if it was read before. A lease that others change meanwhile is not taken.
 
         Raises:
             LeaseHeldError: another holder has it.
         """
         now = self._clock()
-        held = self._read()
+        held = (read or self.read)()
         self._refuse_other(held, holder, now)
         if held is not None and held.holder not in ("", holder):
             log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
@@ -97,9 +104,15 @@ class Lease:
 
     def check_free(self, holder: str) -> None:
         """Check whether a holder could take the lease now. Raises LeaseHeldError if another holder has it."""
-        self._refuse_other(self._read(), holder, self._clock())
+        self._refuse_other(self.read(), holder, self._clock())
 
-    def renew(self, grant: LeaseGrant, take_back: bool = True, shorten: bool = False) -> LeaseGrant:
+    def renew(
+        self,
+        grant: LeaseGrant,
+        take_back: bool = True,
+        shorten: bool = False,
+        allowed: Callable[[], object] = lambda: None,
+    ) -> LeaseGrant:
         """Extend a grant, also after its expiry, unless the lease has another holder.
 
         Args:
@@ -107,6 +120,7 @@ class Lease:
                 during a step, because its run has ended.
             shorten: also replace a later expiry. Right at the end of a wait for an answer; wrong elsewhere, because an
                 earlier try of a step does not know about that wait.
+            allowed: called before the lease is written; raises if this try may not.
 
         Raises:
             LeaseHeldError: another holder has it, or it was released.
@@ -117,9 +131,10 @@ class Lease:
         # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it
         # between another's read and put, which does no harm.
         for _ in range(_ROUNDS_MAX):
-            held = self._read()
+            held = self.read()
             if held is None or held.fencing != grant.fencing or held.holder not in holders:
                 raise _lost(self._writer, self._key, grant, held)
+            allowed()
             least = held.expires_at if held.holder and not shorten else None
             renewed = self._written(grant.holder, grant.fencing, self._clock(), held, least)
             if renewed is not None:
@@ -139,7 +154,7 @@ class Lease:
             LeaseHeldError: another holder has it.
             UnavailableError: other processes with this grant renew it all the time.
         """
-        held = self._read()
+        held = self.read()
         stands = held is not None and (held.holder, held.fencing) == (grant.holder, grant.fencing)
         if not (held and stands and timedelta() <= now - held.written_at < self._ttl / _BEATS):
             self.renew(grant)
@@ -153,7 +168,7 @@ class Lease:
         """Release a grant; does nothing if the lease has another holder. Raises UnavailableError if other processes
         with this grant renew it all the time."""
         for _ in range(_ROUNDS_MAX):
-            held = self._read()
+            held = self.read()
             if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
                 return
             if self._written("", held.fencing, self._clock(), held) is not None:
@@ -208,9 +223,6 @@ class Lease:
                 f" time.{resume}",
                 held.holder,
             )
-
-    def _read(self) -> HeldLease | None:
-        return read_lease(self._writer, self._key)
 
     def _written(
         self, holder: str, fencing: int, now: datetime, old: HeldLease | None, least: datetime | None = None

@@ -14,7 +14,7 @@ from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.steps import PLAN, StepRecord, perform, plan_digest
+from dredge.runs.steps import PLAN, Ahead, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
 from dredge.runs.versions import Current
@@ -80,6 +80,7 @@ class PlannedRun[P: RunPlan](ABC):
         output: type[StepOutput],
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
+        ahead: Ahead[Any] | None = None,
     ) -> StepSummary:
         """Run a step under the run's lease; see `perform`. `inputs`: for a step whose inputs depend on the run; None
         takes the output's. Raises LeaseHeldError if another run has the lease."""
@@ -93,7 +94,7 @@ class PlannedRun[P: RunPlan](ABC):
         with self.folder.keeping():
             roots = {} if read else {PLAN: plan_digest(self.folder)}
             right = self._hold_lease
-            return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
+            return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots, ahead)
 
     def check_right(self, now: datetime) -> None:
         """Check the lease and the try before a file outside of the run's folder is replaced.

@@ -12,6 +12,8 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +23,7 @@ from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
-from dredge.storage.parallel import at_once
+from dredge.storage.parallel import Ask, at_once
 
 log = logging.getLogger("dredge")
 
@@ -55,6 +57,27 @@ class StepRecord:
             self.counts[name] = self.counts.get(name, 0) + value
 
 
+class Ahead[T]:
+    """The first reads of a step. They begin beside its claim if the step's inputs are known by then, and again if one
+    of them turns out to be of another try."""
+
+    def __init__(self, read: Callable[[Mapping[str, StepSummary]], T]) -> None:
+        self._read = read
+        self._begun: Future[T] | None = None
+
+    def begin(self, ask: Ask, inputs: Mapping[str, StepSummary]) -> None:
+        """Begin to read."""
+        self._begun = ask(self._read, inputs)
+
+    def discard(self) -> None:
+        """Drop what was read: it is older than an input."""
+        self._begun = None
+
+    def result(self, inputs: Mapping[str, StepSummary]) -> T:
+        """Return what was read; reads now if nothing was read before."""
+        return self._read(inputs) if self._begun is None else self._begun.result()
+
+
 def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, StepSummary]:
     """Read the summaries of input steps. Raises RefusedError if a step is not complete."""
     return _complete(folder, step, folder.read_valid_summaries(inputs, afresh=True))
@@ -82,6 +105,7 @@ def perform(
     clock: Clock,
     right: Callable[[], object] = lambda: None,
     roots: Mapping[str, str] | None = None,
+    ahead: Ahead[Any] | None = None,
 ) -> StepSummary:
     """Run a step unless it is complete with the same inputs.
 
@@ -92,6 +116,7 @@ def perform(
         inputs: must be complete; after a change of an input, this step runs again.
         right: called before a try is claimed; raises if this run may not continue, so that it fences off no other try.
         roots: digests of further inputs, by name.
+        ahead: reads of the body.
 
     Returns:
         The stored summary of a complete step, else the new summary.
@@ -103,9 +128,13 @@ def perform(
     """
     attempt: StepTry | None = None
     try:
-        with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
+        with foreseen(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
+            known: dict[str, StepSummary] = {}
             if folder.goes_on:  # a step without a try has no result
                 right()
+                known = folder.known_summaries(inputs)
+                if ahead is not None and known.keys() == set(inputs):
+                    ahead.begin(reading.enter_context(at_once()), known)
                 with at_once() as ask:
                     first, settled = ask(StepTry.claim_first, folder.writer, step), ask(folder.settle)
                     found = folder.read_valid_summaries(inputs)
@@ -119,6 +148,8 @@ def perform(
             if folder.goes_on and attempt is None:
                 stored = folder.read_summary(step)
             before = _complete(folder, step, found)
+            if ahead is not None and before != known:
+                ahead.discard()
             digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
             if stored is not None and dict(stored.inputs) == digests:
                 log.info("run %s: %s is done already", folder.run_id, step)

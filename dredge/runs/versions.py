@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -175,13 +175,16 @@ class VersionStore[S: State](ABC):
             kept.put(digest, data)
         return self.parse(json.loads(data))
 
-    def advance(self, state: S, before: Current[S], attempt: int = 0) -> Version:
+    def advance(
+        self, state: S, before: Current[S], attempt: int = 0, settle: Callable[[], object] = lambda: None
+    ) -> Version:
         """Write a new version and point to it.
 
         Args:
             before: the state when the run was planned.
             attempt: number of the try. It may replace the pointer of an earlier try of the run, but not that of a later
                 one.
+            settle: called before the pointer is replaced; waits until all files of the state are written.
 
         Raises:
             ConflictError: another run changed the pointer.
@@ -192,6 +195,7 @@ class VersionStore[S: State](ABC):
         with at_once() as ask:
             etag_read = ask(self._etag)
             self.writer.put(version.name, data)
+        settle()
         ours = {**to_json(version), "run_id": state.run_id, "try": attempt}
         pointer = json.dumps(ours, sort_keys=True).encode()
         etag = etag_read.result()

@@ -120,6 +120,12 @@ class LakeFSKVRunOperator(LakeFSRunOperator):
         return kv_env(self.kv_conn_id)
 
 
+def find_few_rows(run: steps.Run, step: str, rows_min: int) -> int | None:
+    """Return the number of objects of a step if there are fewer than ``spark_rows_min``; None if not, or if unknown."""
+    rows = steps.rows_of(run, step) if rows_min else None
+    return None if rows is None or rows >= rows_min else rows
+
+
 class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
     """Run one step of a planned run on Spark, or in the worker if the step has few objects.
 
@@ -152,8 +158,8 @@ class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
     def is_local(self, run: steps.Run) -> bool:
         """Return whether the step runs in the worker: it takes less time than a start of Spark."""
         rows_min = int(self.spark_rows_min)
-        rows = steps.rows_of(run, self.step) if rows_min else None
-        if rows is None or rows >= rows_min:
+        rows = find_few_rows(run, self.step, rows_min)
+        if rows is None:
             return False
         self.log.info(
             "Step %s has about %s objects, fewer than spark_rows_min (%s): it runs in the worker, without Spark",

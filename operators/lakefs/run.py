@@ -13,7 +13,7 @@ from airflow_dredge.operators.gates import AcquireLeaseOperator, CheckOperator, 
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
-from airflow_dredge.operators.lakefs.base import LakeFSOperator, ReachesLakeFS
+from airflow_dredge.operators.lakefs.base import LakeFSOperator, ReachesLakeFS, find_few_rows
 from airflow_dredge.operators.lakefs.params import GC_SCHEDULES
 from airflow_dredge.operators.params import is_given
 from airflow_dredge.operators.reporting import ReportOperator
@@ -98,8 +98,9 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
         steps.resume_run(self.run_uri, self.repository, grant, storage_options(self.aws_conn_id))
 
 
-class LakeFSPlanRunOperator(LakeFSOperator):
-    """Make the plan of a run: cutoff by the object store's clock, limits, mode; and create the run folder.
+class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
+    """Make the plan of a run: cutoff by the object store's clock, limits, mode; and create the run folder. Start Spark
+    if the next task needs it.
 
     :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md
         lists them. Values may be rendered text; an unknown name or invalid value fails the task before it
@@ -107,14 +108,34 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     :param lease: XCom of the acquire task (templated)
     :param kv_conn_id: connection of lakeFS's key-value store; the plan only stores whether one is configured
         (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param spark_rows_min: as for ``LakeFSSparkOperator`` (templated)
+
+    Further parameters are those of ``SparkJobOperator``.
     """
 
-    template_fields: Sequence[str] = ("config", "lease", "kv_conn_id")
+    step = "plan"
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
+        "config",
+        "lease",
+        "kv_conn_id",
+        "spark_rows_min",
+    )
 
     def __init__(
-        self, *, config: Mapping[str, Any], lease: Any = None, kv_conn_id: str | None = None, **kwargs: Any
+        self,
+        *,
+        config: Mapping[str, Any],
+        lease: Any = None,
+        kv_conn_id: str | None = None,
+        lakefs_conn_id: str = LakeFSHook.default_conn_name,
+        spark_rows_min: int | str = 0,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{**kwargs, "run_uri": ""})  # the run has no folder yet
+        self.lakefs_conn_id = lakefs_conn_id
+        self.spark_rows_min = spark_rows_min
         self.config = config
         self.lease = lease
         self.kv_conn_id = kv_conn_id
@@ -133,12 +154,16 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         return config
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
         plan = steps.plan_run(
             config, read_grant(self.lease), self.hook.client, storage_options(self.aws_conn_id)
         )
+        self.run_uri = plan.run_uri
+        run = steps.Run.open(plan.run_uri, storage_options(self.aws_conn_id), self.hook.client, plan=plan)
+        if find_few_rows(run, "slice_listing", int(self.spark_rows_min)) is None:
+            self.begin_spark()
         return {
             "run_id": plan.run_id,
             "run_uri": plan.run_uri,

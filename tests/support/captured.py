@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dredge.kv import open_store
 from dredge.storage import ObjectWriter, open_writer
 from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.kv import open_store
 from tests.support.lakes import Lake, ManualClock, no_sleep
 from tests.support.memory_store import MemoryStore, memory_store
 
@@ -27,12 +27,6 @@ def truth() -> dict[str, Any]:
     """The fixture's description."""
     found: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
     return found
-
-
-def api(name: str) -> Any:
-    """The body of a captured answer."""
-    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
-    return found.get("body", found)
 
 
 def kv_rows() -> Iterator[tuple[bytes, bytes, bytes]]:

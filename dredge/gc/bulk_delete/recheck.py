@@ -23,13 +23,13 @@ from dredge.gc.list_committed import (
     take_in_heads,
     take_in_tags,
 )
-from dredge.gc.mark_uncommitted import scan_staging
+from dredge.gc.mark_uncommitted import Before, look_before_scan, scan_staging
 from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.gc.witness.record import Past
-from dredge.lakefs import Rules
+from dredge.lakefs import Ref, Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import ShardedSet
@@ -93,18 +93,32 @@ class Subtracted:
         return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
-def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
+type Seen = tuple[list[Ref], Before | None]
+"""Tags, and the server's branches and counter."""
+
+
+def look_before_recheck(run: Run) -> Seen:
+    """Ask the server before a re-check reads staging."""
+    with at_once() as ask:
+        seen = ask(look_before_scan, run)
+        tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
+    return tags, seen.result()
+
+
+def recheck(
+    run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, seen: Seen | None = None
+) -> dict[str, int]:
     """Read new live data, write it to the folder `where` of the run, and add it to `subtracted`; returns figures by
-    name."""
+    name. `seen`: from `look_before_recheck`, if it was asked before."""
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.
-    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
+    tags, before = seen or look_before_recheck(run)
     with at_once() as ask:
         past = ask(Past.read, run.state, run.plan.namespace)
         # Rules that change meanwhile differ from these in the watch.
         rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
         # With the key-value store one proof that it is the server's own covers both reads.
-        scan = scan_staging(run, where, with_commits=True)
+        scan = scan_staging(run, where, with_commits=True, seen=before)
         active = find_active(run, ask_dangling=False, read=scan.commits, rules=rules)
     take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)

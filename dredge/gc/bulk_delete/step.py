@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from dredge.approve.output import approval_inputs, why_asked
@@ -24,7 +24,7 @@ from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, check_sharing, watching_refs
 from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
-from dredge.gc.bulk_delete.recheck import Subtracted, recheck
+from dredge.gc.bulk_delete.recheck import Seen, Subtracted, look_before_recheck, recheck
 from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
@@ -34,7 +34,7 @@ from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.steps import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -66,14 +66,20 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
         *BulkDeleteOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, ApproveOutput),
     ]
-    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
+
+    def look(found: Mapping[str, StepSummary]) -> Seen | None:
+        deletes = SubtractOutput.of(found[SubtractOutput.STEP]).candidates and not run.plan.dry_run
+        return look_before_recheck(run) if deletes else None
+
+    seen = Ahead(look)
+    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record, seen), inputs, seen)
 
 
-def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[Seen | None]) -> None:
     guards, parts = record.input(CheckLimitsOutput), record.input(SubtractOutput).candidates
-    if parts:  # without candidates nothing is deleted
-        _check_chain(run, record)
     if run.plan.dry_run:
+        if parts:
+            _check_chain(run, record)
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
@@ -91,7 +97,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         record,
         f"the sweep of run {run.plan.run_id}",
         run.folder.uri,
-        lambda: _sweep(run, runner, record, parts),
+        lambda: _sweep(run, runner, record, parts, seen),
         lambda complete: settle(run, runner, record, parts, complete),
         # Each round of deleting begins with a re-check.
         lambda: "rechecks" in record.details,
@@ -104,7 +110,9 @@ def _check_chain(run: Run, record: StepRecord) -> None:
     check_chain(run.folder, _STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
-def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
+def _sweep(
+    run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], seen: Ahead[Seen | None]
+) -> None:
     """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
     if not parts:
         return
@@ -117,7 +125,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         with at_once() as ask:
             # Written before the first round deletes.
             noted = None if turn else ask(_note_deletion, run, record)
-            figures = recheck(run, runner, subtracted, where)
+            figures = recheck(run, runner, subtracted, where, None if turn else seen.result(record.inputs))
         if noted is not None:
             noted.result()
         record.details.setdefault("rechecks", []).append(figures)
@@ -199,5 +207,7 @@ def _delete(
 
 
 def _hold(run: Run, record: StepRecord) -> None:
-    record.attempt.check()
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # no more waiting for an answer
+    with at_once() as ask:
+        newest = ask(record.attempt.check)
+        # No more waiting for an answer.
+        run.lease.renew(run.plan.lease, take_back=False, shorten=True, allowed=newest.result)

@@ -76,12 +76,13 @@ class _Place:
     amount: int
 
 
-def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
-    """Sample live objects of some branches; the seed and the run's id make the choice repeatable."""
+def sample(run: Run, seed: str, sizes: Sizes = _SIZES, branches: Sequence[Ref] | None = None) -> list[Canary]:
+    """Sample live objects of some branches; the seed and the run's id make the choice repeatable. `branches`: all, if
+    read before."""
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
-    branches = _choose(run, chance)
+    branches = _choose(run, run.client.branches(plan.repository) if branches is None else branches, chance)
     # Few branches share the samples of the missing ones.
     each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
     each = max(1, min(each, 20 * safety.canary_objects) // 3)
@@ -99,9 +100,8 @@ def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
     return list(_canaries(found, plan.namespace))
 
 
-def _choose(run: Run, chance: random.Random) -> list[Ref]:
+def _choose(run: Run, branches: Sequence[Ref], chance: random.Random) -> list[Ref]:
     plan = run.plan
-    branches = run.client.branches(plan.repository)
     main = [branch for branch in branches if branch.id == plan.default_branch]
     others = [branch for branch in branches if branch.id != plan.default_branch]
     count = min(len(others), max(0, plan.config.safety.canary_branches - len(main)))

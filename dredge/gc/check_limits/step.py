@@ -34,11 +34,13 @@ from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
-from dredge.gc.witness.owner import claim_namespace, leave_id
+from dredge.gc.witness.owner import claim_namespace, leave_id, read_environment_and_owner
+from dredge.gc.witness.ownership import Owner, Site
 from dredge.hashing import hash64
+from dredge.lakefs import Environment
 from dredge.runs.limits import Figures, Finding, Limits, worst
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes
@@ -55,19 +57,27 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         RefusedError: a guard refused, or a limit is exceeded and no person is to be asked.
     """
 
+    owner = Ahead(lambda _: read_environment_and_owner(Site.of_run(run)))
+
     def check(record: StepRecord) -> None:
         candidates = record.input(SubtractOutput).counts["candidates_objects"]
         with at_once() as ask:  # canaries need no results of this step
             sample = ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
-            _check(run, runner or LocalRunner(), record, sample)
+            _check(run, runner or LocalRunner(), record, owner, sample)
 
-    return run.step(CheckLimitsOutput, check)
+    return run.step(CheckLimitsOutput, check, ahead=owner)
 
 
-def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list[Canary]]) -> None:
+def _check(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    owner: Ahead[tuple[Environment, Owner | None]],
+    sample: Future[list[Canary]],
+) -> None:
     committed = record.input(ListCommittedOutput)
     with at_once() as ask:
-        claimed = ask(claim_namespace, run)
+        claimed = ask(lambda: claim_namespace(run, owner.result(record.inputs)))
         record.attempt.check()  # files of an overtaken try would be newer than those of the later one
     leaves = claimed.result() and not committed.is_what_if
     with at_once() as ask:  # the mark is complete

@@ -33,6 +33,7 @@ from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys, get
 from dredge.gc.namespaces import METADATA, Keys, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
@@ -82,8 +83,8 @@ class NewPart:
 
 
 def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> NewPart:
-    """Write decoded ranges as a part of the index; it counts after `CommittedIndex.add`. A repeated task must give
-    the same name."""
+    """Write decoded ranges as a part of the index; it counts with the manifest of `CommittedIndex.add`. A repeated task
+    must give the same name."""
     ids = pa.array([item.range_id for item in ranges], pa.string())
     addresses = pa.table(
         {
@@ -94,9 +95,10 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
         }
     )
     sizes = pa.table({"range_id": ids, "sizes": _lists([item.sizes for item in ranges], pa.uint64())})
+    folder = RunFolder(state, "the committed index")
     with at_once() as ask:
-        sizes_written = ask(_write, state, f"{PARTS}/{name}.sizes.parquet", sizes)
-        written = _write(state, f"{PARTS}/{name}.addresses.parquet", addresses)
+        sizes_written = ask(_write, folder, f"{PARTS}/{name}.sizes.parquet", sizes)
+        written = _write(folder, f"{PARTS}/{name}.addresses.parquet", addresses)
     part = IndexPart(name, written, sizes_written.result())
     return NewPart(part, [item.range_id for item in ranges], [item.count for item in ranges])
 
@@ -194,8 +196,11 @@ class CommittedIndex:
             wanted = set(ids)
             yield from (item for item in found if item.range_id in wanted)
 
-    def add(self, label: str, written: Iterable[NewPart]) -> None:
-        """Record new parts in a manifest; `label` (run id and step) must be new, or have the same content as before."""
+    def add(
+        self, label: str, written: Iterable[NewPart], put: Callable[[str, bytes], object] | None = None
+    ) -> None:
+        """Record new parts in a manifest; `label` (run id and step) must be new, or have the same content as before.
+        `put` writes the manifest, after the parts; None writes it now."""
         new = list(written)
         rows = [
             (range_id, count, item.part.name)
@@ -203,7 +208,9 @@ class CommittedIndex:
             for range_id, count in zip(item.ids, item.counts, strict=True)
         ]
         if rows:
-            self._take(*self._record(f"{MANIFESTS}/{label}", rows, [item.part for item in new]))
+            name, data = self._manifest(f"{MANIFESTS}/{label}", rows, [item.part for item in new])
+            (put or self._state.put)(name, data)
+            self._take(name, data)
 
     def checkpoint(self, label: str) -> None:
         """Unite all manifests in one file; `label` is the run id: newer files sort first."""
@@ -211,22 +218,21 @@ class CommittedIndex:
         if rows:
             used = sorted({part for _, _, part in rows})
             manifests = {"manifests": json.dumps(sorted(self._manifests))}
-            self._record(f"{CHECKPOINTS}/{label}", rows, [self.parts[name] for name in used], manifests)
+            parts = [self.parts[name] for name in used]
+            self._state.put(*self._manifest(f"{CHECKPOINTS}/{label}", rows, parts, manifests))
 
-    def _record(
+    def _manifest(
         self,
         stem: str,
         rows: list[tuple[str, int, str]],
         parts: list[IndexPart],
         more: Mapping[str, str] = {},
     ) -> tuple[str, bytes]:
-        """Write a manifest or checkpoint; return its name and bytes."""
+        """Make a manifest or checkpoint; return its name and bytes."""
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
         facts = {"parts": json.dumps(list(map(to_json, parts))), "made_for": json.dumps(self._made_for)}
         data = parquet_bytes(table.replace_schema_metadata({**facts, **more}))
-        name = f"{stem}-{hashlib.sha256(data).hexdigest()}.parquet"
-        self._state.put(name, data)
-        return name, data
+        return f"{stem}-{hashlib.sha256(data).hexdigest()}.parquet", data
 
     def _take_checkpoint(self) -> None:
         """Read the newest undamaged checkpoint."""
@@ -263,10 +269,8 @@ class CommittedIndex:
             self.places[range_id] = (part_name, count)
 
 
-def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
-    data = parquet_bytes(table)
-    state.put(name, data)
-    return PartInfo(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+def _write(folder: RunFolder, name: str, table: pa.Table) -> PartInfo:
+    return folder.write_bytes(name, parquet_bytes(table), table.num_rows)
 
 
 def _read(reader: ObjectReader, part: PartInfo) -> pa.Table:

@@ -15,6 +15,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 
 from dredge.gc.index.ranges import Ranges, ranges_table, share_ranges
@@ -24,6 +25,7 @@ from dredge.gc.list_committed.tables import COUNTED, COUNTS, LIVE
 from dredge.gc.retention.kept_sets import PATHS, Extra
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
+from dredge.runs.parts import cache_parts
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import (
@@ -90,15 +92,19 @@ def collect_ranges(
     if bits is None:
         bits = max(0, math.ceil(math.log2(max(1, rows) / run.plan.config.tuning.shard_values)))
     reading = _Reading(run, runner, where, bits, index)
-    reading.read(roles, rows)
     config = MergeConfig(
         where=where,
         bits=bits,
         is_difference=counted_bits is not None,
         keep_counts=keep_counts,
     )
-    found = Collected(bits, undropped=set(roles.dropped) - reading.subtracted)
-    _merge(run, runner, config, reading.shards, staged, found)
+    found = Collected(bits)
+    with cache_parts(run.state.uri):  # ends after all parts beside the lease are written
+        reading.read(roles, rows)
+        _merge(run, runner, config, reading.shards, staged, found)
+    found.undropped = set(roles.dropped) - reading.subtracted
+    for name, data in reading.manifests.items():
+        run.folder.start(name, partial(run.state.put, name, data))
     names = ("ranges_decoded", "index_parts_read", "index_parts_rebuilt", "outside_rows", "named_addresses")
     found.counts = {name: reading.counts[name] for name in names} | {
         "ranges": len(roles.active) + len(roles.counted),
@@ -134,6 +140,8 @@ class _Reading:
         self.shards: list[Shard] = []
         self.counts: Counter[str] = Counter()
         self.subtracted: set[str] = set()  # ids of the dropped ranges that were read
+        # manifests by name, to be written after the parts
+        self.manifests: dict[str, bytes] = {}
         self._run = run
         self._runner = runner
         self._where = where
@@ -177,7 +185,8 @@ class _Reading:
     ) -> set[str]:
         results = self._run.spread(self._runner, self._where, read_ranges, config, tasks, "rows", rows)
         written = [part for result in results for part in result.written]
-        index.add(f"{self._run.folder.label}-{self._where.replace('/', '-')}", written)
+        label = f"{self._run.folder.label}-{self._where.replace('/', '-')}"
+        index.add(label, written, self.manifests.__setitem__)
         damaged = {name for result in results for name in result.damaged}
         for result in results:
             self.shards.extend(result.shards)

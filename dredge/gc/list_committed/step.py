@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from dredge.compiled import kernels
 from dredge.errors import UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
@@ -29,11 +31,11 @@ from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.gc.witness.record import Past
-from dredge.lakefs import Commit
+from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
 
@@ -51,7 +53,23 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: a missing answer or file, so live objects could look like garbage.
         FormatError: a damaged file.
     """
-    return run.step(ListCommittedOutput, lambda record: _list(run, runner, record))
+
+    def read(_: Mapping[str, StepSummary]) -> _Read:
+        with at_once() as ask:
+            past = ask(Past.read, run.state, run.plan.namespace)
+            # Without a key-value store, lakeFS's own list of active commits comes before the rules.
+            rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
+        return past, rules
+
+    ahead = Ahead(read)
+    return run.step(
+        ListCommittedOutput,
+        lambda record: _list(run, runner, record, ahead.result(record.inputs)),
+        ahead=ahead,
+    )
+
+
+type _Read = tuple[Future[Past], Future[Rules | None] | None]
 
 
 @dataclass(slots=True)
@@ -72,9 +90,9 @@ class _History:
         return {*self.active.metaranges.values(), *self.witnessed.metaranges}
 
 
-def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None:
     base = base_of(run)
-    history = _read_history(run, runner, record, base)
+    history = _read_history(run, runner, record, base, read)
     active, ranges, named = history.active, history.ranges, history.named
     expired_commits = active.expired
     expired = find_expired(run, expired_commits, named, ranges.keys(), history.expired)
@@ -117,14 +135,16 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     )
 
 
-def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
+def _read_history(
+    run: Run, runner: TaskRunner, record: StepRecord, base: Base | None, read: _Read
+) -> _History:
+    past, rules = read
     with at_once() as ask:
-        past = ask(Past.read, run.state, run.plan.namespace)
         if base is not None:
             ask(base.summary, STEP)
         # Commits are read after staging: those that another try of the mark read may be older.
-        read = run.commits_of_try.pop(record.input(MarkUncommittedOutput).summary.try_number, None)
-        active = find_active(run, read=read)
+        commits = run.commits_of_try.pop(record.input(MarkUncommittedOutput).summary.try_number, None)
+        active = find_active(run, read=commits, rules=rules)
     for warning in active.warnings:
         record.warn(warning)
     # Heads of the time when staging was read count as well.
@@ -134,7 +154,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
     earlier = None if base is None else base.metaranges()
     with at_once() as ask:
-        index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
+        index_read = ask(_load_index, run, runner)
         expired_read = ask(read_expired, run, active.expired, earlier)
         passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
         named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
@@ -149,6 +169,13 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
     return history
+
+
+def _load_index(run: Run, runner: TaskRunner) -> CommittedIndex:
+    index = CommittedIndex.load(run.state, run.keys.namespace)
+    if not index.places and isinstance(runner, LocalRunner) and not runner.processes:
+        kernels()  # this process will decode ranges; the metaranges are still being read
+    return index
 
 
 def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Base | None) -> None:

@@ -7,6 +7,7 @@ staging       the step: scans and key-value records, until they are proved compl
 """
 
 from dredge.gc.mark_uncommitted.kv_store import (
+    Before,
     KVAccess,
     ReadCommits,
     RecordedCommits,
@@ -17,9 +18,10 @@ from dredge.gc.mark_uncommitted.kv_store import (
 )
 from dredge.gc.mark_uncommitted.proof import BranchReader, TooManyError, UnreadableError
 from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput, StagedFiles
-from dredge.gc.mark_uncommitted.staging import read_records, scan_staging
+from dredge.gc.mark_uncommitted.staging import look_before_scan, read_records, scan_staging
 
 __all__ = [
+    "Before",
     "BranchReader",
     "KVAccess",
     "MarkUncommittedOutput",
@@ -31,6 +33,7 @@ __all__ = [
     "TooManyError",
     "UnreadableError",
     "list_branches",
+    "look_before_scan",
     "read_checked",
     "read_records",
     "scan_staging",

@@ -270,24 +270,40 @@ class StoreCheck:
     heads: frozenset[tuple[str, str]] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The server before a store is read: the heads of its branches, and two answers with its counter."""
+
+    heads: dict[str, str]
+    counters: tuple[Usage | None, Usage | None]
+
+
+def look_before(client: LakeFSClient, repository: str) -> Before:
+    """Ask the server before its store is read."""
+    with at_once() as ask:
+        counters = ask(client.usage), ask(client.usage)
+        heads = _heads(client, repository)
+    return Before(heads, (counters[0].result(), counters[1].result()))
+
+
 def read_checked[T](
     client: LakeFSClient,
     repository: str,
     namespace: str,
     read: Callable[[RepositoryRecords], T],
     access: KVAccess | None = None,
+    seen: Before | None = None,
 ) -> tuple[T, StoreCheck]:
-    """Read records of a repository, in an order that is safe without snapshots, and check the store.
+    """Read records of a repository, in an order that is safe without snapshots, and check the store. `seen` is the
+    result of `look_before`, if it was asked before.
 
     Raises:
         ConfigError: no access, or no such store.
         RefusedError: it is not the store of this repository.
     """
-    with at_once() as ask:
-        first = ask(client.usage)
-        before = _heads(client, repository)
+    seen = seen or look_before(client, repository)
     with (access or KVAccess.from_env()).open() as store:
-        written = _have_written(client, first.result())
+        written = _have_written(client, *seen.counters)
         found_before = _read_count(store, written)
         between = None if written is None else client.usage()
         counts = [_bound(written, found_before, between)]
@@ -301,8 +317,8 @@ def read_checked[T](
         with at_once() as ask:
             after = ask(_heads, client, repository)
             counts.append(_bound(again, found_again, None if again is None else client.usage()))
-    _check_heads(records, before, after.result())
-    heads = frozenset([*before.items(), *after.result().items()])
+    _check_heads(records, seen.heads, after.result())
+    heads = frozenset([*seen.heads.items(), *after.result().items()])
     return found, replace(_judge(records, counts), heads=heads)
 
 
@@ -341,12 +357,15 @@ def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> 
     )
 
 
-def _have_written(client: LakeFSClient, first: Usage | None) -> Usage | None:
-    """Ask until the server's counter is above an earlier answer; None if it has no counter or does not count."""
+def _have_written(client: LakeFSClient, first: Usage | None, other: Usage | None = None) -> Usage | None:
+    """Ask until the server's counter is above another answer; None if it has no counter or does not count. `other` was
+    asked beside the first one, and either may be the higher one."""
+    if first is not None and other is not None:
+        first, other = sorted((first, other), key=lambda usage: usage.requests)
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
             return None
-        found = client.usage()
+        found, other = other or client.usage(), None
         if found is None or found.installation_id != first.installation_id:
             return None
         if found.requests > first.requests:

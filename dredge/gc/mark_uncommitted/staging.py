@@ -51,12 +51,14 @@ import pyarrow as pa
 from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
 from dredge.gc.mark_uncommitted.kv_store import (
+    Before,
     KVAccess,
     ReadCommits,
     RecordedCommits,
     RepositoryRecords,
     StoreCheck,
     list_branches,
+    look_before,
     read_checked,
 )
 from dredge.gc.mark_uncommitted.proof import Proof, prove
@@ -71,7 +73,7 @@ from dredge.gc.mark_uncommitted.staged import (
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.runs.clock import running_seconds
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
@@ -83,12 +85,23 @@ _BATCH_ROWS = 100_000
 
 def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     """Read the staged addresses of all branches. Raises RefusedError: no proof of completeness."""
-    return run.step(MarkUncommittedOutput, lambda record: _mark(run, record))
+    seen = Ahead(lambda _: look_before_scan(run))
+    return run.step(
+        MarkUncommittedOutput, lambda record: _mark(run, record, seen.result(record.inputs)), ahead=seen
+    )
 
 
-def _mark(run: Run, record: StepRecord) -> None:
+def look_before_scan(run: Run) -> Before | None:
+    """Ask the server before its key-value store is read; None if another scan comes first."""
+    config = run.plan.config
+    if not config.read_kv or config.live_source != AUTO:
+        return None
+    return look_before(run.client, run.plan.repository)
+
+
+def _mark(run: Run, record: StepRecord, seen: Before | None) -> None:
     # The proof of the key-value store covers its commits too, for `list_committed` in this process.
-    staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on)
+    staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on, seen=seen)
     if staging.commits is not None:
         run.commits_of_try[record.attempt.number] = staging.commits
     record.parts.extend(staging.files.parts)
@@ -183,10 +196,15 @@ class Records:
 
 
 def read_records(
-    run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None, with_commits: bool = False
+    run: Run,
+    files: StagedFiles,
+    shown: Hashes,
+    access: KVAccess | None = None,
+    with_commits: bool = False,
+    seen: Before | None = None,
 ) -> Records:
     """Read every staging record of the repository, then refs and commits if wanted; write the addresses missing in
-    the server's answer `shown` (sorted and distinct hashes) to `files`."""
+    the server's answer `shown` (sorted and distinct hashes) to `files`. `seen` as in `read_checked`."""
     log.info("run %s: reading all staging records from the key-value store; usually seconds", run.plan.run_id)
     sink = _Sink(files, shown)
     plan = run.plan
@@ -196,7 +214,7 @@ def read_records(
         records.commits = RecordedCommits(found) if with_commits else None
         return records
 
-    records, check = read_checked(run.client, plan.repository, plan.namespace, read, access)
+    records, check = read_checked(run.client, plan.repository, plan.namespace, read, access, seen)
     sink.finish()
     records.check = check
     records.unseen, records.missing = sink.unseen, sink.missing
@@ -300,16 +318,17 @@ class Staging:
         return scan
 
 
-def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
+def scan_staging(run: Run, where: str, with_commits: bool = False, seen: Before | None = None) -> Staging:
     """Read the staged addresses from the key-value store, the server, or both, until they are proved complete. Where
-    its records alone are the proof, the store's commits are read after them if wanted."""
+    its records alone are the proof, the store's commits are read after them if wanted. `seen`: from `look_before_scan`,
+    if it was asked before."""
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds
     if not run.plan.config.read_kv:
         _scan_until_proved(run, staging, deadline)
         return staging
     if run.plan.config.live_source == AUTO:
-        if _read_records_alone(run, staging, with_commits):
+        if _read_records_alone(run, staging, with_commits, seen):
             return staging
         _scan_until_proved(run, staging, deadline)
     else:
@@ -325,9 +344,9 @@ def scan_staging(run: Run, where: str, with_commits: bool = False) -> Staging:
     return staging
 
 
-def _read_records_alone(run: Run, staging: Staging, with_commits: bool) -> bool:
+def _read_records_alone(run: Run, staging: Staging, with_commits: bool, seen: Before | None) -> bool:
     """Read the staging records; return whether they are proved complete. Their addresses are live in both cases."""
-    records = read_records(run, staging.files, NONE, with_commits=with_commits)
+    records = read_records(run, staging.files, NONE, with_commits=with_commits, seen=seen)
     staging.heads |= records.heads | records.check.heads
     if records.check.doubt:
         log.warning(

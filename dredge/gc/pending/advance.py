@@ -172,7 +172,7 @@ def leave(run: Run, record: StepRecord, known: Known, new: Advanced) -> None:
     run.check_right(now)
     pending = PendingList(
         subject=canonical_namespace(plan.namespace),
-        life=life_of(created_at_of(record)),
+        life=life_of(created_at_of(record.input(ListCommittedOutput))),
         run_id=plan.run_id,
         marked_at=plan.created_at,
         left_at=now,
@@ -339,7 +339,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     if len(hashes):
         (live,) = config.live.find([hashes])
     advanced = advance(previous, found, live, config.gone.among(hashes), turn)
-    parts: dict[int, PartInfo] = {}
+    parts, facts = dict[int, PartInfo](), PartFacts.of(advanced.rows)
     if config.writes:
         known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
         label = run.folder.call_label
@@ -347,9 +347,9 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     return Advanced(
         rows=found.num_rows,
         parts=parts,
-        facts={shard: PartFacts.of(advanced.rows) for shard in parts},
+        facts=dict.fromkeys(parts, facts),
         confirmed=_write_confirmed(run.folder, todo.shard, found, advanced.confirmed),
-        waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
+        waits=Waits.of(advanced.rows, facts, found, advanced.confirmed, turn),
         unread=unread,
     )
 

@@ -89,11 +89,11 @@ def expected_list(state: ObjectReader, namespace: str, created_at: datetime | No
     return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
-def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
+def read_before(run: Run, committed: ListCommittedOutput) -> tuple[Stored, bool]:
     """Read the list before a run, and whether the server keeps the id of a mark."""
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
-        stored = find_list(run.state, run.plan.namespace, created_at_of(record), run.store_now())
+        stored = find_list(run.state, run.plan.namespace, created_at_of(committed), run.store_now())
     return stored, keeps.result()
 
 
@@ -120,9 +120,9 @@ def known_list(folder: RunFolder, part: PartInfo) -> Known:
     return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
-def created_at_of(record: StepRecord) -> datetime | None:
+def created_at_of(committed: ListCommittedOutput) -> datetime | None:
     """Return the creation date of the repository, as the mark read it."""
-    text = record.input(ListCommittedOutput).detail("witness")["repository_created_at"]
+    text = committed.detail("witness")["repository_created_at"]
     return None if text is None else datetime.fromisoformat(text)
 
 

@@ -33,7 +33,7 @@ from dredge.hashing import hash64
 from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.steps import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
@@ -60,19 +60,21 @@ def advance_state(run: Run) -> StepSummary:
         *StateOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, ApproveOutput),
     ]
-    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs)
+    links = collect_links(inputs)
+    chain = Ahead(lambda found: check_chain(run.folder, StateOutput.STEP, links, found))
+    return run.step(StateOutput, lambda record: _advance(run, record, chain), inputs, chain)
 
 
-def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
-    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
+def _advance(run: Run, record: StepRecord, chain: Ahead[dict[str, StepSummary]]) -> None:
+    chain.result(record.inputs)
     plan, base = run.plan, base_of(run)
     gone = list(_gone(run, record))
     record.parts.extend(gone)
     state = make_state(plan, base, record, gone)
-    run.folder.settle()
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
-    _write_server_report(run, record, state)  # its name is of this run
-    version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
+    store = StateStore(run.state, run.options)
+    version = store.advance(state, before, record.attempt.number, run.folder.settle)
+    _write_server_report(run, record, state)
     record.counts.update(
         gone_objects=sum(part.rows for part in gone),
         optimized_runs=state.optimized_runs,

@@ -92,7 +92,7 @@ def find_superseded(run: Run) -> Superseded:
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
         side = ask(side_places, run, reader)
-        committed = ListCommittedOutput.find(run.folder)
+        committed = run.folder.read_output(ListCommittedOutput)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
     counted = [part for state in versions.values() for part in state.counted.parts]

@@ -241,7 +241,7 @@ def _text_line(address: str) -> str:
 
 
 def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
-    listing = SliceListingOutput.find(folder)
+    listing = folder.read_output(SliceListingOutput)
     value: dict[str, Any] = {
         "run_id": plan.run_id,
         "success": report["outcome"] in ENDED,

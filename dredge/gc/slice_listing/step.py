@@ -49,7 +49,7 @@ from dredge.gc.slice_listing.slices import (
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import Level
@@ -82,11 +82,15 @@ def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: an object without a usable time, or an incomplete inventory.
         FormatError: a missing or damaged file of an inventory.
     """
-    return run.step(SliceListingOutput, lambda record: _list(run, runner, record))
+    level = Ahead(lambda _: run.reader.list_level(DATA))
+    return run.step(
+        SliceListingOutput,
+        lambda record: _list(run, runner, record, level.result(record.inputs)),
+        ahead=level,
+    )
 
 
-def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    level = run.reader.list_level(DATA)
+def _list(run: Run, runner: TaskRunner, record: StepRecord, level: Level) -> None:
     if run.plan.inventory is None:
         rounds, results = _list_all(run, runner, _choose_items(run, level, record))
     else:

@@ -8,7 +8,7 @@ A candidate has the reason why it is garbage, and possibly a hold (`holds`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,13 +34,14 @@ from dredge.gc.subtract.earlier_runs import find_drift, look_into
 from dredge.gc.subtract.holds import Uploads
 from dredge.runs.limits import Figures
 from dredge.runs.payload import from_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.pending.store import Stored
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
-from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.pins import Pin, active_pins, sets_of
 
 _SHARDS = f"{SubtractOutput.STEP}/shards"
 
@@ -52,21 +53,35 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: the store gives no time for an object, or another version wrote the live set.
         FormatError: a damaged file.
     """
-    return run.step(SubtractOutput, lambda record: _subtract(run, runner, record))
+
+    def read(inputs: Mapping[str, StepSummary]) -> _Read:
+        with at_once() as ask:
+            before = ask(read_before, run, ListCommittedOutput.of(inputs[ListCommittedOutput.STEP]))
+            pins = active_pins(run.state, run.plan.created_at)
+        return pins, before.result()
+
+    ahead = Ahead(read)
+    return run.step(
+        SubtractOutput,
+        lambda record: _subtract(run, runner, record, ahead.result(record.inputs)),
+        ahead=ahead,
+    )
 
 
-def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+type _Read = tuple[list[Pin], tuple[Stored, bool]]
+
+
+def _subtract(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None:
     record.input(ListCommittedOutput).refuse_other_readings()
     listing = record.input(SliceListingOutput)
     rows = sum(part.rows for part in listing.listed)
     # The objects of an inventory are looked up in the store, like those of earlier runs.
     from_listing = [] if listing.from_inventory else listing.listed
-    with at_once() as ask:
-        before = ask(read_before, run, record)
-        config = _config(run, record)
-        listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
+    pins, before = read
+    config = _config(run, record, pins)
+    listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
     record.parts.extend(listed.parts)
-    known = note_list(run, record, *before.result())
+    known = note_list(run, record, *before)
     looked_up = look_into(run, runner, record, config, known)
     record.parts.extend(looked_up.parts)
     found = listed + looked_up.candidates
@@ -90,12 +105,9 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["drift"] = find_drift(run, record, known)
 
 
-def _config(run: Run, record: StepRecord) -> SubtractConfig:
+def _config(run: Run, record: StepRecord, pins: Sequence[Pin]) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     staged = record.input(MarkUncommittedOutput)
-    with at_once() as ask:
-        nested = ask(_nested, run, record)
-        pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
         settings=run.plan.config,
@@ -108,7 +120,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         expired=committed.expired,
         pinned=sets_of(pins),
         uploads=Uploads.of(run.plan),
-        nested=nested.result(),
+        nested=_nested(run, record),
     )
 
 
@@ -120,7 +132,7 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
     }
     # An optimized run lists few slices, so the prefixes of earlier runs count until a clean run.
     base = base_of(run)
-    before = None if base is None else SubtractOutput.find(base.folder)
+    before = None if base is None else base.folder.read_output(SubtractOutput)
     if before is not None:
         found.update(before.nested)
     record.details["nested"] = sorted(found)

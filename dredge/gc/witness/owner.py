@@ -14,7 +14,7 @@ installation on the namespace must not stop the owner. Its key does not depend o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
@@ -101,9 +101,12 @@ def read_block(state: ObjectReader) -> Block | None:
 
 def refuse_blocked(state: ObjectReader) -> None:
     """Refuse to delete in a blocked namespace."""
-    found = read_block(state)
-    if found is not None:
-        raise BlockedError(f"{describe(found)} Nothing (more) was deleted.")
+    _refuse_block(read_block(state))
+
+
+def _refuse_block(block: Block | None) -> None:
+    if block is not None:
+        raise BlockedError(f"{describe(block)} Nothing (more) was deleted.")
 
 
 def describe(block: Block) -> str:
@@ -148,14 +151,13 @@ def _read_block(state: ObjectReader) -> tuple[str | None, Block | None]:
     return read_json_record(Block, state, BLOCK, remedy)
 
 
-def check_plan(site: Site, dry_run: bool) -> None:
+def check_plan(
+    site: Site, read: Callable[[], tuple[Environment, Owner | None]], read_block: Callable[[], Block | None]
+) -> None:
     """Refuse to plan deletions in a blocked namespace or in one of another server."""
-    if dry_run:
-        return
-    with at_once() as ask:
-        ownership = ask(_demand_ownership, site)
-        refuse_blocked(site.state)
-    _, owner = ownership.result()
+    _refuse_block(read_block())
+    environment, owner = read()
+    _demand_owner(site, environment, owner)
     # A missing right is known now, and not after the whole mark.
     if not site.client.set_metadata(site.repository, {PLANNED: site.run_id}):
         _demand_consent(site, owner)
@@ -182,7 +184,7 @@ def check_owner(run: Run, record: StepRecord) -> bool:
     leaves no records and is not compared with the owner's marks."""
     site, dry_run = Site.of_run(run), run.plan.dry_run
     with at_once() as ask:
-        asked = ask(_environment_and_owner, site)
+        asked = ask(read_environment_and_owner, site)
         ids, visitors = ask(read_ids, site.state), ask(read_visitors, site.state)
         if not dry_run:
             refuse_blocked(run.state)
@@ -214,11 +216,11 @@ def keeps_id(site: Site) -> bool:
     return compared.readable and not compared.ids.is_unconfirmed
 
 
-def claim_namespace(run: Run) -> bool:
+def claim_namespace(run: Run, read: tuple[Environment, Owner | None]) -> bool:
     """Make the server of a complete mark the owner of a namespace without one; return whether it is the owner now.
-    The mark of another server leaves no records."""
+    The mark of another server leaves no records. `read` is the result of `read_environment_and_owner`."""
     site = Site.of_run(run)
-    environment, owner = _environment_and_owner(site)
+    environment, owner = read
     if owner is None:
         since = run.store_now()
         owner = claim(run.state, Owner(environment=environment, since=since, run_id=run.plan.run_id))
@@ -254,7 +256,8 @@ def has_consent(site: Site, owner: Owner | None) -> bool:
     return any(consent.what.get("url") in urls for consent in read_consents(site.state, WITHOUT_ID))
 
 
-def _environment_and_owner(site: Site) -> tuple[Environment, Owner | None]:
+def read_environment_and_owner(site: Site) -> tuple[Environment, Owner | None]:
+    """Read the server's environment and the owner of the namespace; None without an owner."""
     with at_once() as ask:
         environment = ask(site.client.environment)
         owner = read_owner(site.state)
@@ -262,11 +265,15 @@ def _environment_and_owner(site: Site) -> tuple[Environment, Owner | None]:
 
 
 def _demand_ownership(site: Site) -> tuple[Environment, Owner | None]:
-    environment, owner = _environment_and_owner(site)
+    environment, owner = read_environment_and_owner(site)
+    _demand_owner(site, environment, owner)
+    return environment, owner
+
+
+def _demand_owner(site: Site, environment: Environment, owner: Owner | None) -> None:
     if owner is not None and not owner.includes(environment):
         note_visitor(site, environment, dry_run=False)
         raise WitnessError(f"{_not_owner(site, environment, owner)} Nothing was deleted.")
-    return environment, owner
 
 
 def _demand_consent(site: Site, owner: Owner | None) -> None:

@@ -15,7 +15,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -96,9 +95,12 @@ def read_owner(state: ObjectReader) -> Owner | None:
 
 def claim(state: ObjectWriter, owner: Owner) -> Owner:
     """Write the owner of a namespace without an owner; return the namespace's owner."""
-    with suppress(ConflictError):  # another server was first, or the response to this request was lost
+    try:
         state.put_if_absent(OWNER, _encode(owner))
-    found = read_owner(state)
+    except ConflictError:  # another server was first, or the response to this request was lost
+        found = read_owner(state)
+    else:
+        return owner
     if found is None:
         raise FormatError(f"{state.uri}/{OWNER} was written and is missing. Nothing was deleted.")
     return found

@@ -261,7 +261,7 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     if plan.uri.rstrip("/") != uri.rstrip("/"):
         raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    output = None if plan.config.dry_run else ListCandidatesOutput.find(folder)
+    output = None if plan.config.dry_run else folder.read_output(ListCandidatesOutput)
     if output is None:
         why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")

@@ -118,7 +118,7 @@ def find_superseded(run: Run) -> Superseded:
         of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
     counted = [part for state in versions.values() for part in state.counted.parts]
-    if (mark := MarkOutput.find(run.folder)) is not None and mark.counted is not None:
+    if (mark := run.folder.read_output(MarkOutput)) is not None and mark.counted is not None:
         counted += mark.counted.parts  # its version may not be there yet
     found = Superseded(find_superseded_versions(files, "", COUNTED, versions, counted))
     found.bookkeeping += _index(index.result(), files)

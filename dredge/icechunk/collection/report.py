@@ -306,7 +306,7 @@ def make_question(run: Run, asked: Asked, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards, listed = CheckLimitsOutput.find(run.folder), ListCandidatesOutput.find(run.folder)
+    guards, listed = run.folder.read_output(CheckLimitsOutput), run.folder.read_output(ListCandidatesOutput)
     if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)

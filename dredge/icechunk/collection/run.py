@@ -83,7 +83,6 @@ class RunState:
     snapshots: PartInfo
     virtual: PartInfo  # set of the ids in locations of virtual chunks, and perhaps of some earlier ones
     counted: CountedSet  # number of live manifests by chunk, in the folder of lease and index
-    contradicted: tuple[str, ...] = ()  # of earlier versions; empty
     seen: tuple[str, ...]  # names of the parts of the index in these snapshots; other parts were not compared
     format: int = STATE_FORMAT
 

@@ -153,7 +153,7 @@ def advance_state(run: Run) -> StepSummary | None:
         ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
-    config, mark = run.plan.config, MarkOutput.find(run.folder)
+    config, mark = run.plan.config, run.folder.read_output(MarkOutput)
     if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None
     counted = mark.counted
@@ -165,7 +165,7 @@ def advance_state(run: Run) -> StepSummary | None:
 
 def lost_list(run: Run) -> str:
     """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
-    listed = ListCandidatesOutput.find(run.folder)
+    listed = run.folder.read_output(ListCandidatesOutput)
     return "" if run.plan.mode == CLEAN or listed is None else listed.waits_anew
 
 

@@ -58,10 +58,11 @@ class Waits:
         )
 
     @classmethod
-    def of(cls, rows: pa.Table, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
+    def of(cls, rows: pa.Table, facts: PartFacts, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
         """Count a shard.
 
         Args:
+            facts: about the rows.
             found: by the run, with `code` and `reason`.
             confirmed: mask of candidates after their wait.
         """
@@ -71,7 +72,7 @@ class Waits:
         mask = pa.array(confirmed)
         is_confirmed = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
         rest = cls.of_part(PartFacts.of(rows.filter(pc.invert(is_confirmed))))
-        by_status = dict(PartFacts.of(rows).by_status)
+        by_status = dict(facts.by_status)
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))

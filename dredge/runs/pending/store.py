@@ -339,7 +339,9 @@ class SmallList:
         is_live = np.asarray(pc.is_in(self.rows["address"], pa.array(sorted(live), pa.string())), bool)
         after = advance(self.rows, found, is_live, np.zeros(self.rows.num_rows, bool), turn)
         self.rows = after.rows
-        self.figures = Waits.of(after.rows, found, after.confirmed, turn).to_details(turn.grace)
+        self.figures = Waits.of(
+            after.rows, PartFacts.of(after.rows), found, after.confirmed, turn
+        ).to_details(turn.grace)
         return set(found.filter(pa.array(after.confirmed))["address"].to_pylist())
 
     def forget(self, addresses: Iterable[str]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import KeyNotFoundError
-from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
+from dredge.kv.dynamodb import TRIES, TableAddress
+from lakefs_embedded.kv import KeyNotFoundError
+from lakefs_embedded.kv.dynamodb import DynamoStore
 from tests.support.dynamodb import Faults, table_url
 
 pytestmark = pytest.mark.usefixtures("aws_credentials")
@@ -20,8 +21,8 @@ def pauses() -> list[float]:
 
 
 @pytest.fixture
-def store(endpoint: str, pauses: list[float]) -> Iterator[DynamoStore]:
-    with DynamoStore(table_url(endpoint), sleep=pauses.append) as opened:
+def store(dynamodb: str, pauses: list[float]) -> Iterator[DynamoStore]:
+    with DynamoStore(table_url(dynamodb), sleep=pauses.append) as opened:
         yield opened
 
 

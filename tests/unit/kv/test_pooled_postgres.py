@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from dredge.cli import dredge
 from dredge.errors import ConfigError, RefusedError
-from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, Row
 from dredge.runs.clock import utc_now
@@ -21,6 +20,7 @@ from dredge.trash.findings import TrashLimits
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.pooler import pooler
 from tests.support.postgres import PostgresServer
 
@@ -36,8 +36,8 @@ _SESSION = (
 
 
 @pytest.fixture
-def pooled(server: PostgresServer) -> Iterator[str]:
-    direct = server.new_database()
+def pooled(postgres: PostgresServer) -> Iterator[str]:
+    direct = postgres.new_database()
     with pooler(direct) as url:
         yield url
 
@@ -119,8 +119,8 @@ def test_a_reader_cannot_write_through_a_pooler_either(
     _still_writes(lakefs)
 
 
-def test_a_pooler_that_drops_the_search_path_is_refused(server: PostgresServer) -> None:
-    direct = server.new_database()
+def test_a_pooler_that_drops_the_search_path_is_refused(postgres: PostgresServer) -> None:
+    direct = postgres.new_database()
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA lake")
     with PostgresStore(f"{direct}&search_path=lake") as store:

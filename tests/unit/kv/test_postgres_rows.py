@@ -11,15 +11,15 @@ import psycopg
 import pytest
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, GuardFailedError, Row
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def database(server: PostgresServer) -> str:
-    url = server.new_database()
+def database(postgres: PostgresServer) -> str:
+    url = postgres.new_database()
     PostgresStore(url).close()
     return url
 

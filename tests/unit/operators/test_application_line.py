@@ -159,6 +159,19 @@ def test_who_started_an_application_leaves_it_to_others_once_its_own_step_has_en
     assert (killed, waited) == ([], [])
 
 
+def test_an_application_is_begun_once_and_for_the_next_task(
+    task: SparkApplication, started: list[dict[str, Any]]
+) -> None:
+    task.begin()
+    task.begin()  # it starts: its lock is held
+    assert len(started) == 1
+    with listening(task, FREE, lambda line: None):
+        task.begin()
+    with listening(task, FREE, lambda line: (hear(line), line.send_bytes(b'{"code": 0, "said": ""}'))):
+        assert task.do("see", {}) == (0, "")
+    assert len(started) == 1
+
+
 @pytest.mark.parametrize(("moment", "group"), [("_process", 815), ("_asked", FREE["group"])])
 def test_a_kill_at_any_moment_ends_the_application_of_its_task_and_nothing_else(
     started: list[dict[str, Any]],

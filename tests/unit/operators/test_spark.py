@@ -17,6 +17,7 @@ import pytest
 from airflow_dredge.operators import spark
 from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from airflow_dredge.operators.lakefs.mark_sweep import LakeFSBulkDeleteOperator, LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.run import LakeFSPlanRunOperator
 from airflow_dredge.operators.spark import job_error, job_file, merged_conf, own_spark_home
 from airflow_dredge.operators.spark_master import check_answers, make_remote, python_conf
 from dredge.errors import (
@@ -174,6 +175,9 @@ class FakeApplication:
         self.asked.append((step, dict(secrets)))
         return self.answer
 
+    def begin(self) -> None:
+        self.asked.append(("", {}))
+
     def kill(self) -> None:
         self.killed = True
 
@@ -202,6 +206,31 @@ def test_over_connect_the_steps_of_a_run_share_a_client(application: FakeApplica
     assert application.asked == [("slice_listing", SECRETS)]
     operator.on_kill()
     assert application.killed
+
+
+@pytest.mark.parametrize("engine", ["submit", "connect"])
+def test_the_plan_starts_the_application_that_the_first_step_asks(
+    application: FakeApplication, engine: str
+) -> None:
+    given: dict[str, Any] = {"spark_engine": engine, "run_uri": "s3://bucket/runs/d4"}
+    plan = LakeFSPlanRunOperator(task_id="plan", config={}, **given)
+    step = LakeFSSliceListingOperator(task_id="slice_listing", **given)
+    plan.run_uri = given["run_uri"]
+    servers = {
+        "spark_default": {"conn_type": "spark", "host": "local[2]"},
+        "spark_connect_default": {"conn_type": "spark_connect", "host": "sc://h", "port": 15002},
+    }
+    with connections(**servers):
+        plan.begin_spark()
+        step.do_step(SECRETS)
+    assert application.started[0] == application.started[1]
+    assert application.asked == [("", {}), ("slice_listing", SECRETS)]
+
+
+def test_a_plan_without_spark_is_a_plan() -> None:
+    plan = LakeFSPlanRunOperator(task_id="plan", config={})
+    with connections(spark_default=None):
+        plan.begin_spark()
 
 
 def submit(
@@ -307,13 +336,6 @@ def test_a_master_that_does_not_answer_is_told_before_spark_starts(application: 
     with socket.create_server(("127.0.0.1", 0)) as standby:
         submit(host=f"spark://127.0.0.1:{silent[0]},127.0.0.1:{standby.getsockname()[1]}")
     assert len(application.started) == 1
-
-
-def test_executors_get_the_python_of_the_param(application: FakeApplication) -> None:
-    submit(host="yarn", spark_python="hdfs:///envs/dredge.tar.gz")
-    (_, command, _), *_ = application.started
-    assert "spark.pyspark.python=./dredge-env/bin/python3" in command
-    assert "spark.archives=hdfs:///envs/dredge.tar.gz#dredge-env" in command
 
 
 def test_a_server_of_connect_has_its_own_python(application: FakeApplication) -> None:

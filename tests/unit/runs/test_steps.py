@@ -11,8 +11,9 @@ import pytest
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import PLAN, StepRecord, breaks, collect_links, perform
+from dredge.runs.steps import PLAN, Ahead, StepRecord, breaks, collect_links, perform
 from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.tries import newest_number
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -143,3 +144,74 @@ def test_a_step_does_not_work_after_a_summary_that_could_not_be_written(folder: 
             perform(several, "second", ["first"], worked.append, clock)
         assert not worked
         assert several.read_summary("first") is None
+
+
+class Claiming:
+    """A writer with claims of `second` that wait until its reads have begun."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self.reads = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        assert key != "second/_try.json" or self.reads.wait(30)
+        found: str | None = self._writer.put_if_absent(key, data)
+        return found
+
+
+def test_the_first_reads_of_a_step_begin_beside_its_claim(folder: RunFolder) -> None:
+    claiming: Any = Claiming(folder.writer)
+    several, seen = RunFolder(claiming, "r1"), list[object]()
+    ahead = Ahead(lambda inputs: claiming.reads.set() or [*inputs])
+    with several.keeping(goes_on=True):
+        perform(several, "first", [], nothing, clock)
+        perform(
+            several,
+            "second",
+            ["first"],
+            lambda record: seen.append(ahead.result(record.inputs)),
+            clock,
+            ahead=ahead,
+        )
+    assert seen == [["first"]]
+
+
+def test_reads_that_began_before_a_later_try_of_an_input_are_made_again(folder: RunFolder) -> None:
+    several, tries = RunFolder(folder.writer, "r1"), list[int]()
+    ahead = Ahead(lambda inputs: inputs["first"].try_number)
+    with several.keeping(goes_on=True):
+        perform(several, "first", [], nothing, clock)
+        several.settle()
+        perform(folder, "first", [], nothing, clock, roots={"plan": "another"})  # in another process
+        summary = perform(
+            several,
+            "second",
+            ["first"],
+            lambda record: tries.append(ahead.result(record.inputs)),
+            clock,
+            ahead=ahead,
+        )
+    found = folder.read_summary("first")
+    assert found is not None
+    assert (tries, found.try_number) == ([2], 2)
+    assert summary.inputs["first"] == found.digest
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_step_that_does_not_know_its_inputs_reads_after_its_claim(folder: RunFolder, goes_on: bool) -> None:
+    perform(folder, "first", [], nothing, clock)
+    several, numbers = RunFolder(folder.writer, "r1"), list[int]()
+    ahead = Ahead(lambda _: newest_number(folder.writer, "second"))
+    with several.keeping(goes_on=goes_on):
+        perform(
+            several,
+            "second",
+            ["first"],
+            lambda record: numbers.append(ahead.result(record.inputs)),
+            clock,
+            ahead=ahead,
+        )
+    assert numbers == [1]

@@ -34,7 +34,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
@@ -97,7 +97,8 @@ def advance_shards(run: WorkerRun, config: WaitConfig, shards: list[int]) -> Wai
                 config.candidate_rows,
             )
             after = advanced.rows.filter(pa.array(_below(advanced.rows, prefix)))
-            figures = Waits.of(after, found.filter(pa.array(own)), confirmed[own], config.turn)
+            facts = PartFacts.of(after)
+            figures = Waits.of(after, facts, found.filter(pa.array(own)), confirmed[own], config.turn)
             waits[kind] = waits.get(kind, Waits()) + figures
         if config.writes:
             known = config.before.get(shard) if config.same else None
@@ -161,7 +162,7 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
     unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
     if not unseen.any():
         return live
-    if (mark := MarkOutput.find(folder)) is None:
+    if (mark := folder.read_output(MarkOutput)) is None:
         raise FormatError(f"run {folder.run_id}: the mark is being made again. Nothing was deleted.")
     for kind, prefix in OBJECT_FOLDERS.items():
         mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()

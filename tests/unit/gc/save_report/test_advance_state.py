@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
 from dredge.runs.payload import to_sealed
-from dredge.runs.versions import Version
+from dredge.runs.versions import POINTER, Version
 from tests.support.gc import World, make_world, summary_of
 
 
@@ -79,3 +79,20 @@ def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     with pytest.raises(RefusedError):
         advance_state(run)
     assert StateStore(run.state).current("lake", run.plan.namespace).state is None
+
+
+def test_the_servers_report_names_no_run_whose_state_did_not_advance() -> None:
+    world = grown()
+    whole(world)
+    world.age(days=2)
+    run = world.marked(mode="clean")
+    bulk_delete(run, world.runner)
+    verify(run)
+    places = "_lakefs/retention/gc/uncommitted/"
+    before = set(world.lake.keys(places))
+    assert any(key.endswith("/report.json") for key in before)
+    pointer = run.state.get(POINTER)
+    run.state.put(POINTER, pointer + b" ")  # another run was complete meanwhile
+    with pytest.raises(ConflictError):
+        advance_state(run)
+    assert set(world.lake.keys(places)) == before
