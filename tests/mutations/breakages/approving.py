@@ -26,7 +26,7 @@ APPROVED = (
     Breakage("a run that must always ask asks nobody", "dredge.approve.output", "why_asked",
              Put("Return", "wanted", ""), ("test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing",)),
     Breakage("a run that may ask nobody passes its limits", "dredge.gc.check_limits.step", "_check",
-             Put("BoolOp", 2, True, "values.1"),
+             Put("BoolOp", 4, True, "values.1"),
              ("test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody",)),
     Breakage("the sweep of a run that exceeds its limits and asked nobody begins",
              "dredge.gc.bulk_delete.step", "_bulk_delete", Drop("BoolOp", 1, "values.1"),
