@@ -35,13 +35,13 @@ from benchmarks.requests import open_requests
 from dredge.compiled import kernels
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.hashing import Hashes, hash64
-from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.lakefs.files.sstable import METARANGES, read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges
+from lakefs_embedded.kv import open_store
 from lakefs_embedded.refs.records import branch_key
 
 FORMAT = "_lakefs/"

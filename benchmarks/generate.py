@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.shapes import Shape
-from dredge.kv import Store, open_store
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
@@ -28,6 +27,7 @@ from lakefs_embedded.committed.apply import Change, apply
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.refs.records import Commit, branch_key, commit_key
 from lakefs_embedded.staging.area import Staged

@@ -23,10 +23,10 @@ from benchmarks.driver import SETTINGS
 from benchmarks.generate import move
 from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake
 from benchmarks.shapes import SHAPES
-from dredge.kv import open_store
 from dredge.runs.clock import utc_now
 from dredge.storage import StorageOptions, open_writer
 from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.kv import open_store
 
 MARGIN_HOURS = 26
 """Generated slices are two days old; the default margin of eight days would list all of them again."""

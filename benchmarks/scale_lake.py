@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
-from dredge.kv import Store, open_store
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, open_writer
@@ -28,6 +27,7 @@ from lakefs_embedded.catalog.retention import Rules, write_rules
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.tables import write_table
 from lakefs_embedded.committed.writing import write_metarange
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.refs.records import Commit, branch_key, commit_key
 from lakefs_embedded.staging.area import Staged

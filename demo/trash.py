@@ -29,7 +29,6 @@ from demo.trash_proof import (
     tabulate,
     work_through,
 )
-from dredge.kv import Store, open_store
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.storage import open_writer
@@ -39,6 +38,7 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Settings
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server import ServerSettings, ThreadedServer
 
 GRACE_SECONDS = 3.0

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from dredge.kv import Entry, Store
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.kv import Entry, Store
 
 type Observer = Callable[[str, bytes, bytes], None]
 

@@ -17,13 +17,13 @@ from google.protobuf.message import Message
 
 from demo.trash_database import At, Killed, Observer, dies_at, killed, make_server
 from dredge import xid
-from dredge.kv import Store
 from dredge.kv.rows import Row, RowReader
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
 from dredge.storage import open_reader, open_writer
 from lakefs_embedded.catalog import Catalog, ImportPath
 from lakefs_embedded.errors import NotUniqueError
+from lakefs_embedded.kv import Store
 
 Fate = Literal["trash", "wait", "report"]
 """Verdict of the cleaner at its second scan; only `trash` is removed."""

@@ -166,7 +166,7 @@ class Approvals:
             RejectedError: rejected, or not approved in time.
             RefusedError: an invalid approval, or results of different runs.
         """
-        guards = self.output.GUARDS.find(run.folder)
+        guards = run.folder.read_output(self.output.GUARDS)
         if guards is not None and not why_asked(run.plan, guards):
             return None
         summary = run.step(self.output, lambda record: self._approve(run, record))

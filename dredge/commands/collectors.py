@@ -8,28 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import (
-    ACKNOWLEDGE_REASON,
-    BY,
-    JSON,
-    PROCESSES,
-    QUIET,
-    given,
-    json_option,
-    setting_options,
-)
-from dredge.commands.printing import (
-    exit_code,
-    list_runs,
-    print_resume,
-    show_alarms,
-    show_outcomes,
-    show_pins,
-    show_preflight,
-    show_progress,
-    show_report,
-    show_runs,
-)
+from dredge.commands import options, printing
 from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.runs.failures import closing_with
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -78,10 +57,10 @@ class Collector:
         uri = run.plan.run_uri
 
         def show() -> None:
-            show_report(self.read_report(uri), as_json, uri)
+            printing.show_report(self.read_report(uri), as_json, uri)
 
         with (
-            print_resume(f"dredge {self.group}", uri),
+            printing.print_resume(f"dredge {self.group}", uri),
             closing_with(show, "showing the report"),
             LocalRunner(processes) as runner,
         ):
@@ -102,65 +81,67 @@ def add_commands(group: click.Group, collector: Collector) -> None:
     @collector.command("runs", _RUNS)
     @click.argument("uri", metavar="URI")
     @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-    @JSON
+    @options.JSON
     def runs(uri: str, limit: int, as_json: bool) -> None:
         more, lines = collector.more_runs(uri, limit)
-        show_runs(list_runs(uri, collector.runs, limit, collector.read_report), uri, as_json, more)
+        printing.show_runs(
+            printing.list_runs(uri, collector.runs, limit, collector.read_report), uri, as_json, more
+        )
         for line in () if as_json else lines:
             click.echo(line)
 
     @collector.command("report", _REPORT)
     @run
-    @json_option("The whole report as one JSON object.")
+    @options.json_option("The whole report as one JSON object.")
     def report(uri: str, as_json: bool) -> None:
         found = collector.read_report(uri.rstrip("/"))
-        show_report(found, as_json)
-        raise SystemExit(exit_code(found))
+        printing.show_report(found, as_json)
+        raise SystemExit(printing.exit_code(found))
 
     @collector.command("resume", _RESUME)
     @run
-    @PROCESSES
-    @QUIET
-    @json_option("The whole report as one JSON object.")
+    @options.PROCESSES
+    @options.QUIET
+    @options.json_option("The whole report as one JSON object.")
     def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
-        show_progress(quiet)
+        printing.show_progress(quiet)
         collector.finish(collector.reopen(uri.rstrip("/")), processes, as_json)
 
     @collector.command("check", _CHECK)
     @repository
-    @setting_options(collector.config, without=(*without, "approvers"))
-    @JSON
+    @options.setting_options(collector.config, without=(*without, "approvers"))
+    @options.JSON
     def check(repository: str, as_json: bool, **settings: Any) -> None:
-        asked = given(settings) | {collector.setting: repository, "dry_run": False}
-        show_preflight(collector.check(collector.config.from_params(asked)), as_json)
+        asked = options.given(settings) | {collector.setting: repository, "dry_run": False}
+        printing.show_preflight(collector.check(collector.config.from_params(asked)), as_json)
 
     @collector.command("purge", _PURGE)
     @repository
     @click.option("--apply", is_flag=True, help="Delete (default: only list).")
-    @setting_options(collector.purge_config, without=without)
-    @PROCESSES
-    @JSON
+    @options.setting_options(collector.purge_config, without=without)
+    @options.PROCESSES
+    @options.JSON
     def purge(repository: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
-        asked = given(settings) | {collector.setting: repository, "dry_run": not apply}
+        asked = options.given(settings) | {collector.setting: repository, "dry_run": not apply}
         config = collector.purge_config.from_params(asked)
-        show_progress(quiet=False)
+        printing.show_progress(quiet=False)
         with LocalRunner(processes) as runner:
-            show_outcomes(collector.purge(config, runner), OUTCOMES, as_json)
+            printing.show_outcomes(collector.purge(config, runner), OUTCOMES, as_json)
 
     @collector.command("pins", _PINS)
     @repository
     @click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
-    @JSON
+    @options.JSON
     def pins(repository: str, end: str | None, as_json: bool) -> None:
-        show_pins(collector.open_state(repository), repository, end, as_json)
+        printing.show_pins(collector.open_state(repository), repository, end, as_json)
 
     @collector.command("acknowledge", _ACKNOWLEDGE)
     @repository
-    @ACKNOWLEDGE_REASON
-    @BY
-    @JSON
+    @options.ACKNOWLEDGE_REASON
+    @options.BY
+    @options.JSON
     def acknowledge(repository: str, reason: str | None, by: str | None, as_json: bool) -> None:
-        show_alarms(collector.open_state(repository), repository, reason, by, as_json)
+        printing.show_alarms(collector.open_state(repository), repository, reason, by, as_json)
 
     for added in (
         *(runs, report, resume, check, purge, pins, acknowledge),

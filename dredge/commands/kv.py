@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, NotFoundError
 from dredge.kv.opening import open_row_reader
 from dredge.kv.rows import name_of, show
 from dredge.trash.names import CREDENTIALS
@@ -108,13 +108,11 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
     Examples:
       dredge kv get postgresql://lakefs@db/lakefs graveler repos/shop
     """
-    from dredge.kv import KeyNotFoundError
-
     name, wanted = name_of(partition), name_of(key)
     with closing(open_row_reader(url)) as store, store.view() as view:
         entry = next(iter(view.scan(name, wanted)), None)
     if entry is None or entry.key != wanted:
-        raise KeyNotFoundError(f"partition {partition!r} has no key {key!r}")
+        raise NotFoundError(f"partition {partition!r} has no key {key!r}")
     _print_row(name, wanted, entry.value, raw, show_secrets, as_json)
 
 

@@ -273,7 +273,7 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     \b
     Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
     """
-    from dredge.trash.preflight import check
+    from dredge.trash.steps import check
 
     config = _config(state_uri, {})
     show_preflight(

@@ -49,8 +49,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
         import uvicorn
 
         from dredge.pages.drawing import Pages
-        from dredge.pages.hosts import OwnNames, find_names, listens_everywhere
-        from dredge.pages.web import make_app, warm_up
+        from dredge.pages.web import OwnNames, find_names, listens_everywhere, make_app, warm_up
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
 

@@ -27,7 +27,7 @@ def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
         if plan is None:
             continue
         try:
-            found = output.find(folder)
+            found = folder.read_output(output)
         except UnavailableError:
             raise
         except DredgeError:

@@ -55,7 +55,7 @@ def open_swept(
             f" ({repository.namespace}). Nothing was done."
         )
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    found = None if plan.dry_run else SubtractOutput.find(folder)
+    found = None if plan.dry_run else folder.read_output(SubtractOutput)
     if found is None:
         why = "it was a dry run" if plan.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")

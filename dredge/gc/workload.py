@@ -27,7 +27,7 @@ def rows_of(run: Run, step: str) -> int | None:
         case SubtractOutput.STEP:
             return _to_compare(run)
         case BulkDeleteOutput.STEP:
-            found = SubtractOutput.find(run.folder)
+            found = run.folder.read_output(SubtractOutput)
             return None if found is None else found.counts["candidates_objects"]
     return None
 
@@ -62,7 +62,7 @@ def _to_read(run: Run) -> int | None:
 
 
 def _to_compare(run: Run) -> int | None:
-    rows, committed = _listed_rows(run), ListCommittedOutput.find(run.folder)
+    rows, committed = _listed_rows(run), run.folder.read_output(ListCommittedOutput)
     if rows is None or committed is None:
         return None
     base = base_of(run)
@@ -73,5 +73,5 @@ def _to_compare(run: Run) -> int | None:
 
 
 def _listed_rows(run: Run) -> int | None:
-    listing = SliceListingOutput.find(run.folder)
+    listing = run.folder.read_output(SliceListingOutput)
     return None if listing is None else sum(part.rows for part in (*listing.listed, *listing.young))

@@ -6,23 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from dredge.kernels import interface as k
+from dredge.kernels import memory
 from dredge.kernels.codecs import xxh64
-from dredge.kernels.memory import (
-    U64,
-    address_of,
-    copy,
-    is_utf8,
-    jit,
-    load8,
-    load32,
-    load64,
-    or_words,
-    read_length,
-    read_uvarint,
-)
 
 
-@jit
+@memory.jit
 def _compare_keys(key, key_size, shared, suffix, size):
     """Whether a user key (`shared` bytes of the previous key, then the suffix) sorts after the previous one, `key`."""
     if shared >= key_size:
@@ -31,26 +19,26 @@ def _compare_keys(key, key_size, shared, suffix, size):
         return False  # the old key begins with it
     limit = min(size, key_size)
     for at in range(shared, limit):
-        new, old = load8(suffix + at - shared), load8(key + at)
+        new, old = memory.load8(suffix + at - shared), memory.load8(key + at)
         if new != old:
             return new > old
     return size > key_size
 
 
-@jit
+@memory.jit
 def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
     """Decode all records of an uncompressed block. Returns a code; `state` has the position and sizes of outputs."""
-    number = load32(raw + raw_size - 4)
+    number = memory.load32(raw + raw_size - 4)
     if number < 1 or 4 * number > raw_size - 4:
         return k.BAD_RESTARTS
     end = raw + raw_size - 4 - 4 * number
-    if load32(end) != 0 or (end == raw and number != 1):
+    if memory.load32(end) != 0 or (end == raw and number != 1):
         return k.BAD_RESTARTS
     met = 0
     next_restart = 0
-    address_bytes = address_of(columns.address_bytes)
-    etag_bytes = address_of(columns.etag_bytes)
-    key_bytes = address_of(columns.key_bytes)
+    address_bytes = memory.address_of(columns.address_bytes)
+    etag_bytes = memory.address_of(columns.etag_bytes)
+    key_bytes = memory.address_of(columns.key_bytes)
     row, address_at, etag_at, key_at = state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT]
     rows = len(columns.address_types)
     key_size = state[k.KEY_SIZE]
@@ -60,20 +48,20 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
     while at < end:
         start = at
         state[k.PLACE] = start - raw
-        shared, at = read_length(at, end)
+        shared, at = memory.read_length(at, end)
         if at == 0:
             return k.BAD_ENTRY
-        unshared, at = read_length(at, end)
+        unshared, at = memory.read_length(at, end)
         if at == 0:
             return k.BAD_ENTRY
-        value_size, at = read_length(at, end)
+        value_size, at = memory.read_length(at, end)
         if at == 0 or shared > internal_size or unshared + value_size > end - at:
             return k.BAD_ENTRY
         if met < number and next_restart == start - raw:
             if shared:
                 return k.BAD_RESTARTS
             met += 1
-            next_restart = load32(end + 4 * met)
+            next_restart = memory.load32(end + 4 * met)
         # The key.
         internal_size = shared + unshared
         size = internal_size - 8
@@ -82,8 +70,8 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
         if in_order and not _compare_keys(key, key_size, shared, at, size):
             return k.BAD_ORDER
         in_order = True
-        copy(at, key + shared, unshared)
-        if load64(key + size) != U64(1):
+        memory.copy(at, key + shared, unshared)
+        if memory.load64(key + size) != memory.U64(1):
             return k.BAD_TRAILER
         key_size = size
         at += unshared
@@ -94,26 +82,26 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
         # The value: identity, then the entry.
         stop = at + value_size
         following = stop
-        length, at = read_length(at, stop)
+        length, at = memory.read_length(at, stop)
         if at == 0 or length & 1 or (length >> 1) > stop - at:
             return k.BAD_VALUE
         at += length >> 1
-        length, at = read_length(at, stop)
+        length, at = memory.read_length(at, stop)
         if at == 0 or length & 1 or (length >> 1) > stop - at:
             return k.BAD_VALUE
         stop = at + (length >> 1)
         # The entry's fields.
         address = etag = at
         address_size = etag_size = 0
-        object_size = U64(0)
-        address_type = U64(0)
+        object_size = memory.U64(0)
+        address_type = memory.U64(0)
         while at < stop:
-            tag, at = read_length(at, stop)
+            tag, at = memory.read_length(at, stop)
             if at == 0 or tag < 8:
                 return k.BAD_ENTRY_MESSAGE
             wire = tag & 7
             if wire == 2:
-                length, at = read_length(at, stop)
+                length, at = memory.read_length(at, stop)
                 if at == 0 or length > stop - at:
                     return k.BAD_ENTRY_MESSAGE
                 if tag == 10:
@@ -122,7 +110,7 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
                     etag, etag_size = at, length
                 at += length
             elif wire == 0:
-                value, at = read_uvarint(at, stop)
+                value, at = memory.read_uvarint(at, stop)
                 if at == 0:
                     return k.BAD_ENTRY_MESSAGE
                 if tag == 24:
@@ -136,36 +124,36 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
             else:
                 return k.BAD_ENTRY_MESSAGE
         at = following
-        if address_type > U64(2):
+        if address_type > memory.U64(2):
             return k.BAD_ADDRESS_TYPE
         columns.address_types[row] = address_type
-        others += address_type != U64(1)
+        others += address_type != memory.U64(1)
         # The requested columns.
         if wanted & k.ADDRESS:
             columns.address_offsets[row] = address_at
-            seen = copy(address, address_bytes + address_at, address_size)
+            seen = memory.copy(address, address_bytes + address_at, address_size)
             address_at += address_size
         else:
-            seen = or_words(address, address_size)
-        if seen & U64(0x8080808080808080) and not is_utf8(address, address + address_size):
+            seen = memory.or_words(address, address_size)
+        if seen & memory.U64(0x8080808080808080) and not memory.is_utf8(address, address + address_size):
             return k.BAD_UTF8
         if wanted & k.ADDRESS_HASH:
-            columns.address_hashes[row] = xxh64(address, address_size, U64(k.SEED))
+            columns.address_hashes[row] = xxh64(address, address_size, memory.U64(k.SEED))
         if wanted & k.SIZE:
             columns.sizes[row] = np.int64(object_size)
         if wanted & k.CONTENT_HASH:
             columns.content_hashes[row] = xxh64(etag, etag_size, object_size)
         if wanted & k.ETAG:
             columns.etag_offsets[row] = etag_at
-            seen = copy(etag, etag_bytes + etag_at, etag_size)
+            seen = memory.copy(etag, etag_bytes + etag_at, etag_size)
             etag_at += etag_size
-            if seen & U64(0x8080808080808080) and not is_utf8(etag, etag + etag_size):
+            if seen & memory.U64(0x8080808080808080) and not memory.is_utf8(etag, etag + etag_size):
                 return k.BAD_UTF8
         if wanted & k.KEY:
             if size > len(columns.key_bytes) - k.SLACK - key_at:
                 return k.TOO_MANY
             columns.key_offsets[row] = key_at
-            copy(key, key_bytes + key_at, size)
+            memory.copy(key, key_bytes + key_at, size)
             key_at += size
         row += 1
     if met != number and end != raw:
@@ -179,23 +167,23 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
     return k.OK
 
 
-@jit
+@memory.jit
 def _copy_words(old, new, first, row, count):
-    copy(address_of(old) + 8 * first, address_of(new) + 8 * row, 8 * count)
+    memory.copy(memory.address_of(old) + 8 * first, memory.address_of(new) + 8 * row, 8 * count)
 
 
-@jit
+@memory.jit
 def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
     """Copy the texts of a range of rows to `row`, after `at` bytes of output. Returns the number of bytes added."""
     start = np.int64(old_offsets[first])
     for source in range(first, last):
         offsets[row + source - first] = np.int64(old_offsets[source]) - start + at
     size = np.int64(old_offsets[last]) - start
-    copy(address_of(old_bytes) + start, address_of(texts) + at, size)
+    memory.copy(memory.address_of(old_bytes) + start, memory.address_of(texts) + at, size)
     return size
 
 
-@jit
+@memory.jit
 def take_block(source, old, wanted, columns, state):
     """Copy the rows of a block from an earlier decoding."""
     block = state[k.BLOCK]

@@ -20,21 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from dredge.causes import (
-    BUSY,
-    CREDENTIALS,
-    EXPIRED,
-    NO_ANSWER,
-    NO_CONTAINER,
-    REJECTED,
-    UNREACHABLE,
-    cause_of_code,
-    cause_without_answer,
-)
+from dredge import causes
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
-from dredge.kv.rows import show_key
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
 DEFAULT_TABLE = "kvstore"
@@ -100,18 +88,16 @@ class AwsKeys:
         check_key(self.session_token, "the session token of DynamoDB")
 
 
-class DynamoStore(Store):
-    """A `Store` on a DynamoDB table; thread-safe.
+class DynamoTable:
+    """A DynamoDB table; thread-safe.
 
     Args:
         url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
-        create: create a missing table; otherwise a missing table is a `ConfigError`.
     """
 
     def __init__(
         self,
         url: str,
-        create: bool = True,
         sleep: Callable[[float], None] = time.sleep,
         keys: AwsKeys | None = None,
     ) -> None:
@@ -124,28 +110,13 @@ class DynamoStore(Store):
         self._keys = keys
         self.client = _client(address, keys)
         try:
-            self._look_for_table(create)
+            self._find_table()
         except BaseException:
             self.close()
             raise
 
     def __repr__(self) -> str:
-        return f"DynamoStore({self.location!r})"
-
-    def __reduce__(self) -> tuple[type[DynamoStore], tuple[str, bool]]:
-        return DynamoStore, (self._url, False)
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
-        if "Item" not in response:
-            raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
-        value: bytes = response["Item"][VALUE]["B"]
-        return value
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        for response in self.pages(partition, start):
-            for item in response["Items"]:
-                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+        return f"{type(self).__name__}({self.location!r})"
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
         """Query a partition from `start` (inclusive), and yield the responses; `more` are arguments of each request."""
@@ -171,28 +142,6 @@ class DynamoStore(Store):
             if "LastEvaluatedKey" not in response:
                 return
             page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
-
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self.call("delete_item", Key=item_key(partition, key))
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        try:
-            self.call(
-                "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
-            )
-        except ConditionFailedError as error:
-            name = show_key(partition, key)
-            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        try:
-            self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
-        except ConditionFailedError as error:
-            name = show_key(partition, key)
-            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def close(self) -> None:
         self.client.close()
@@ -224,8 +173,11 @@ class DynamoStore(Store):
                 failure, again = self._classify(error, repeat)
             except BotoCoreError as error:
                 words = f"{self.location}: {operation} got no response ({type(error).__name__})"
-                cause = cause_without_answer(error)
-                failure, again = cause.error(words), repeat and cause in (UNREACHABLE, NO_ANSWER)
+                cause = causes.cause_without_answer(error)
+                failure, again = (
+                    cause.error(words),
+                    repeat and cause in (causes.UNREACHABLE, causes.NO_ANSWER),
+                )
             if not again or attempt == TRIES:
                 raise failure from None  # the client's own error may repeat headers
         raise AssertionError("unreachable")
@@ -234,12 +186,14 @@ class DynamoStore(Store):
         code = error.response["Error"]["Code"]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         cause = (
-            NO_CONTAINER if code == "ResourceNotFoundException" else cause_of_code(code, status) or REJECTED
+            causes.NO_CONTAINER
+            if code == "ResourceNotFoundException"
+            else causes.cause_of_code(code, status) or causes.REJECTED
         )
         text = f"{self.location}: {error.operation_name}: {code}"
         if cause not in (
-            CREDENTIALS,
-            EXPIRED,
+            causes.CREDENTIALS,
+            causes.EXPIRED,
         ):  # those messages repeat headers, of which one is the session token
             text += f": {error.response['Error'].get('Message', '')}"
         if code == "ConditionalCheckFailedException":
@@ -248,39 +202,13 @@ class DynamoStore(Store):
             reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
             if "ConditionalCheckFailed" in reasons:
                 return ConditionFailedError(text, reasons), False
-            return BUSY.error(text), True  # throttled, or another transaction on the same rows
+            return causes.BUSY.error(text), True  # throttled, or another transaction on the same rows
         if code in _THROTTLED:
-            return BUSY.error(text), True
-        return cause.error(text), repeat and cause is BUSY
+            return causes.BUSY.error(text), True
+        return cause.error(text), repeat and cause is causes.BUSY
 
-    def _look_for_table(self, create: bool) -> None:
-        try:
-            self.call("describe_table", repeat=True)
-            return
-        except ConfigError as error:
-            if not create or "ResourceNotFoundException" not in str(error):
-                raise
-        from botocore.exceptions import ClientError
-
-        try:
-            self.client.create_table(
-                TableName=self.table,
-                KeySchema=[
-                    {"AttributeName": PARTITION, "KeyType": "HASH"},
-                    {"AttributeName": KEY, "KeyType": "RANGE"},
-                ],
-                AttributeDefinitions=[
-                    {"AttributeName": PARTITION, "AttributeType": "B"},
-                    {"AttributeName": KEY, "AttributeType": "B"},
-                ],
-                BillingMode="PAY_PER_REQUEST",
-            )
-        except ClientError as error:
-            if (
-                error.response["Error"]["Code"] != "ResourceInUseException"
-            ):  # another process created it first
-                raise self._classify(error, False)[0] from None
-        self.client.get_waiter("table_exists").wait(TableName=self.table)
+    def _find_table(self) -> None:
+        self.call("describe_table", repeat=True)
 
 
 class ConditionFailedError(DredgeError):

@@ -22,18 +22,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dredge.kv.dynamodb import (
-    KEY,
-    PARTITION,
-    VALUE,
-    AwsKeys,
-    ConditionFailedError,
-    DynamoStore,
-    condition_on,
-    item_key,
-)
-from dredge.kv.model import Entry, PredicateFailedError
-from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row, show_key
+from dredge.kv import dynamodb
+from dredge.kv.rows import Entry, Guard, GuardFailedError, ReadRate, Row, show_key
 
 TRANSACTION_ACTIONS = 100
 TRANSACTION_BYTES = 3_500_000  # the limit is 4 MB and includes names and conditions
@@ -78,9 +68,9 @@ class DynamoRows:
         url: str,
         rate: ReadRate | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        keys: AwsKeys | None = None,
+        keys: dynamodb.AwsKeys | None = None,
     ) -> None:
-        self._store = DynamoStore(url, create=False, sleep=sleep, keys=keys)
+        self._store = dynamodb.DynamoTable(url, sleep, keys)
         self._rate = rate or ReadRate()
         self._limiter = RateLimiter(self._rate.units_per_second, sleep=sleep)
         self.location = self._store.location
@@ -106,8 +96,9 @@ class DynamoRows:
 
     def insert_row(self, row: Row) -> bool:
         try:
-            self._store.set_if(row.partition, row.key, row.value, None)
-        except PredicateFailedError:
+            item = dynamodb.item_key(row.partition, row.key) | {dynamodb.VALUE: {"B": row.value}}
+            self._store.call("put_item", Item=item, **dynamodb.condition_on(None))
+        except dynamodb.ConditionFailedError:
             return False
         return True
 
@@ -127,7 +118,7 @@ class DynamoRows:
                     ClientRequestToken=secrets.token_hex(16),
                 )
                 break
-            except ConditionFailedError as error:
+            except dynamodb.ConditionFailedError as error:
                 failed = [reason == "ConditionalCheckFailed" for reason in error.reasons]
                 for guard, bad in zip(guards, failed, strict=False):
                     if bad:
@@ -139,8 +130,8 @@ class DynamoRows:
         return [row in deleted for row in batch]
 
     def _action(self, kind: str, item: Row | Guard) -> dict[str, Any]:
-        target = {"TableName": self._store.table, "Key": item_key(item.partition, item.key)}
-        return {kind: target | condition_on(item.value)}
+        target = {"TableName": self._store.table, "Key": dynamodb.item_key(item.partition, item.key)}
+        return {kind: target | dynamodb.condition_on(item.value)}
 
 
 class DynamoView:
@@ -148,7 +139,7 @@ class DynamoView:
 
     consistent = False
 
-    def __init__(self, store: DynamoStore, rate: ReadRate, limiter: RateLimiter) -> None:
+    def __init__(self, store: dynamodb.DynamoTable, rate: ReadRate, limiter: RateLimiter) -> None:
         self._store = store
         self._rate = rate
         self._limiter = limiter
@@ -164,7 +155,7 @@ class DynamoView:
         for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
             self._limiter.consume(_units(response))
             for item in response["Items"]:
-                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+                yield Entry(item[dynamodb.KEY]["B"], item[dynamodb.VALUE]["B"])
 
     def _segment(self, number: int) -> set[bytes]:
         found: set[bytes] = set()
@@ -177,13 +168,13 @@ class DynamoView:
                 Segment=number,
                 TotalSegments=self._rate.segments,
                 ProjectionExpression="#p",
-                ExpressionAttributeNames={"#p": PARTITION},
+                ExpressionAttributeNames={"#p": dynamodb.PARTITION},
                 ConsistentRead=True,
                 Limit=limit,
                 ReturnConsumedCapacity="TOTAL",
                 **page,
             )
-            found.update(item[PARTITION]["B"] for item in response["Items"])
+            found.update(item[dynamodb.PARTITION]["B"] for item in response["Items"])
             units = _units(response)
             self._limiter.consume(units)
             if "LastEvaluatedKey" not in response:

@@ -1,42 +1,16 @@
-"""Opens a key-value store by URL, as a lakeFS's store or for all of its rows."""
+"""Opens the rows of a key-value store by URL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from dredge.kv.model import MemoryKV, Store
 from dredge.kv.rows import ReadRate, RowCleaner, RowReader
-from dredge.kv.urls import absolute_file, driver_of
+from dredge.kv.urls import driver_of
 
 if TYPE_CHECKING:
     from dredge.kv.dynamodb import AwsKeys
 
-ROW_SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
-SCHEMES = ("dynamodb", "memory", "postgres", "postgresql", "sqlite")
-
-
-def open_store(url: str) -> Store:
-    """Open a key-value store; a missing table is created.
-
-    Args:
-        url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
-            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`.
-    """
-    scheme = driver_of(url, SCHEMES)
-    if scheme in ("postgresql", "postgres"):
-        from dredge.kv.postgres import PostgresStore
-
-        return PostgresStore(url)
-    if scheme == "dynamodb":
-        from dredge.kv.dynamodb import DynamoStore
-
-        return DynamoStore(url)
-    if scheme == "memory":
-        return MemoryKV()
-    from dredge.kv.sqlite import SQLiteKV
-
-    return SQLiteKV(unquote(absolute_file(url)))
+SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
 
 
 def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
@@ -54,7 +28,7 @@ def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | Non
 
 
 def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool) -> RowCleaner:
-    scheme = driver_of(url, ROW_SCHEMES)
+    scheme = driver_of(url, SCHEMES)
     if scheme in ("postgresql", "postgres"):
         from dredge.kv.postgres_rows import PostgresRows
 

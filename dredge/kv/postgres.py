@@ -15,20 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dredge.causes import (
-    BUSY,
-    CERTIFICATE,
-    CREDENTIALS,
-    DENIED,
-    NO_ANSWER,
-    NO_CONTAINER,
-    REJECTED,
-    UNREACHABLE,
-    Cause,
-)
+from dredge import causes
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError, Store
-from dredge.kv.rows import show_key
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
 from dredge.process import need
 
@@ -129,31 +117,30 @@ def hidden_values(words: Mapping[str, str]) -> re.Pattern[str] | None:
 
 
 PAGE_ROWS = 1000
-TABLE_PARTITIONS = 100
 POOL_LIMIT = 16
 _CONNECT_SECONDS = 10
 _NOT_LET_IN = (
     # A refusal to connect has no code.
     (
         re.compile(r"FATAL: +(password authentication failed|role .* does not exist|no pg_hba.conf entry)"),
-        CREDENTIALS,
+        causes.CREDENTIALS,
     ),
-    (re.compile(r"FATAL: +database .* does not exist"), NO_CONTAINER),
-    (re.compile(r"FATAL: +(unrecognized configuration|unsupported startup) parameter"), REJECTED),
+    (re.compile(r"FATAL: +database .* does not exist"), causes.NO_CONTAINER),
+    (re.compile(r"FATAL: +(unrecognized configuration|unsupported startup) parameter"), causes.REJECTED),
     (
         re.compile(
             r"certificate verify failed|server certificate for .* does not match|root certificate file"
         ),
-        CERTIFICATE,
+        causes.CERTIFICATE,
     ),
 )
 _BY_STATE = {
-    "42P01": NO_CONTAINER,
-    "3D000": NO_CONTAINER,
-    "28P01": CREDENTIALS,
-    "28000": CREDENTIALS,
-    "42501": DENIED,
-    "42704": REJECTED,
+    "42P01": causes.NO_CONTAINER,
+    "3D000": causes.NO_CONTAINER,
+    "28P01": causes.CREDENTIALS,
+    "28000": causes.CREDENTIALS,
+    "42501": causes.DENIED,
+    "42704": causes.REJECTED,
 }
 _CERTIFICATE_HINT = (
     "Name the PEM file of the certificate authority as sslrootcert of the URL or the connection's extra (libpq's own"
@@ -161,32 +148,22 @@ _CERTIFICATE_HINT = (
 )
 _WAIT_SECONDS = 60
 
-_GET = "SELECT value FROM kv WHERE partition_key = %s AND key = %s"
 PAGE_FROM = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key LIMIT %s"
 PAGE_AFTER = "SELECT key, value FROM kv WHERE partition_key = %s AND key > %s ORDER BY key LIMIT %s"
-_SET = (
-    "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) "
-    "ON CONFLICT (partition_key, key) DO UPDATE SET value = excluded.value"
-)
-_SET_IF_ABSENT = "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-_SET_IF_EQUAL = "UPDATE kv SET value = %s WHERE partition_key = %s AND key = %s AND value = %s"
-_DELETE = "DELETE FROM kv WHERE partition_key = %s AND key = %s"
-_DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
-class PostgresStore(Store):
-    """A `Store` on a PostgreSQL database; thread-safe.
+class PostgresConnections:
+    """Connections to a PostgreSQL database with the table; thread-safe.
 
     A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
     not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
-        create: create a missing table; otherwise a missing table is a `ConfigError`.
         read_only: run every statement in a read-only transaction, so that the database refuses writes.
     """
 
-    def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
+    def __init__(self, url: str, read_only: bool = False) -> None:
         words = read_words(url)
         self.location = location_of(words)
         self._hidden = hidden_values(words)
@@ -197,60 +174,18 @@ class PostgresStore(Store):
         self._start_pool()
         try:
             self._check_search_path()
-            if create and not read_only:
-                self._create()
-            else:
-                self._look_for_table()
+            self._find_table()
         except BaseException:
             self.close()
             raise
 
     def __repr__(self) -> str:
-        return f"PostgresStore({self.location!r})"
-
-    def __reduce__(self) -> tuple[type[PostgresStore], tuple[str, bool, bool]]:
-        return PostgresStore, (self._url, False, self._read_only)
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        rows = self.read(_GET, (partition, key))
-        if not rows:
-            raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
-        value: bytes = rows[0][0]
-        return value
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
-        while rows:
-            for key, value in rows:
-                yield Entry(key, value)
-            if len(rows) < PAGE_ROWS:
-                return
-            rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
-
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self._write(_SET, (partition, key, value))
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._write(_DELETE, (partition, key))
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        if predicate is None:
-            count = self._write(_SET_IF_ABSENT, (partition, key, value))
-        else:
-            count = self._write(_SET_IF_EQUAL, (value, partition, key, predicate))
-        if count == 0:
-            raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
-            raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
+        return f"{type(self).__name__}({self.location!r})"
 
     def close(self) -> None:
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()
-
-    # The methods below are for the driver's other modules.
 
     def read(self, statement: str, params: Sequence[Any]) -> list[Any]:
         """Run a read; retried once on a new connection if the first one was broken."""
@@ -266,6 +201,11 @@ class PostgresStore(Store):
                 return self._fetch(connection, statement, params)
             except _lost() as error:
                 raise error from broken
+
+    def write(self, statement: str, params: Sequence[bytes]) -> int:
+        """Run a write, once; returns the number of changed rows."""
+        with self.errors(), self.connection() as connection, self._transaction(connection):
+            return connection.execute(statement, params).rowcount
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection outside the pool, in autocommit mode."""
@@ -328,15 +268,11 @@ class PostgresStore(Store):
             cause = _cause(error)
             if cause is None:
                 raise DredgeError(words) from None
-            raise cause.error(words, _CERTIFICATE_HINT if cause is CERTIFICATE else "") from None
+            raise cause.error(words, _CERTIFICATE_HINT if cause is causes.CERTIFICATE else "") from None
 
     def _text(self, error: psycopg.Error) -> str:
         text = " ".join(str(error).split())
         return self._hidden.sub("***", text) if self._hidden is not None else text
-
-    def _write(self, statement: str, params: Sequence[bytes]) -> int:
-        with self.errors(), self.connection() as connection, self._transaction(connection):
-            return connection.execute(statement, params).rowcount
 
     def _fetch(self, connection: psycopg.Connection[Any], statement: str, params: Sequence[Any]) -> list[Any]:
         with self._transaction(connection):
@@ -369,25 +305,15 @@ class PostgresStore(Store):
                 " (ALTER ROLE … SET search_path), and leave it out here; or connect past the pooler."
             )
 
-    def _look_for_table(self) -> None:
+    def _find_table(self) -> None:
         if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):
             raise ConfigError(
                 f"{self.location} has no table kv that this user sees without naming a schema, so it is not the"
                 " database of a lakeFS server, or lakeFS's connection string has a search_path that this one lacks"
             )
 
-    def _create(self) -> None:
-        """Create the table as lakeFS does, under its advisory lock, so that several processes can start at once."""
-        if self.read("SELECT 1 WHERE to_regclass('kv') IS NOT NULL AND to_regclass('kv_v') IS NOT NULL", ()):
-            return
-        with self.errors(), self.connection() as connection, connection.transaction():
-            # The lock ends with the transaction; lakeFS's own session lock of the same number waits for it.
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
-            for statement in _SCHEMA:
-                connection.execute(statement)
 
-
-def _cause(error: psycopg.Error) -> Cause | None:
+def _cause(error: psycopg.Error) -> causes.Cause | None:
     """The cause of an error of the driver; None for a wrong statement of Dredge."""
     state, text = error.sqlstate or "", " ".join(str(error).split())
     if not state:
@@ -397,21 +323,13 @@ def _cause(error: psycopg.Error) -> Cause | None:
     if state in _BY_STATE:
         return _BY_STATE[state]
     if state.startswith(("54", "22")):
-        return REJECTED  # such as a key that is too long
+        return causes.REJECTED  # such as a key that is too long
     if not isinstance(error, _lost()):
         return None
     if state:
-        return BUSY
+        return causes.BUSY
     began = "connection failed" in text or "connection timeout" in text or "failed to resolve" in text
-    return UNREACHABLE if began else NO_ANSWER
-
-
-def fnv1a_32(data: bytes) -> int:
-    """The 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
-    number = 0x811C9DC5
-    for byte in data:
-        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return number
+    return causes.UNREACHABLE if began else causes.NO_ANSWER
 
 
 def _lost() -> tuple[type[Exception], ...]:
@@ -419,19 +337,6 @@ def _lost() -> tuple[type[Exception], ...]:
 
     return (psycopg.OperationalError, psycopg.InterfaceError)
 
-
-_LOCK_ID = fnv1a_32(b"lakefs:kv")
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS kv (partition_key bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, "
-    "PRIMARY KEY (partition_key, key)) PARTITION BY HASH (partition_key)",
-    *(
-        f"CREATE TABLE IF NOT EXISTS kv_{number} PARTITION OF kv "
-        f"FOR VALUES WITH (MODULUS {TABLE_PARTITIONS}, REMAINDER {number})"
-        for number in range(TABLE_PARTITIONS)
-    ),
-    "CREATE OR REPLACE VIEW kv_v AS SELECT encode(partition_key, 'escape') AS partition_key, "
-    "encode(key, 'escape') AS key, value FROM kv",
-)
 
 _abandoned: list[object] = []
 """A forked child's copies of its parent's connections, referenced so that they are never closed here."""

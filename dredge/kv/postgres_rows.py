@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.kv.model import Entry, PredicateFailedError
-from dredge.kv.postgres import PAGE_AFTER, PAGE_FROM, PAGE_ROWS, PostgresStore
-from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+from dredge.kv.postgres import PAGE_AFTER, PAGE_FROM, PAGE_ROWS, PostgresConnections
+from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, show_key
 
 if TYPE_CHECKING:
     import psycopg
@@ -51,6 +50,7 @@ _DELETE = (
     "WHERE kv.partition_key = doomed.p AND kv.key = doomed.k AND kv.value = doomed.v "
     "RETURNING kv.partition_key, kv.key"
 )
+_INSERT = "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 
 
 class PostgresRows:
@@ -59,7 +59,7 @@ class PostgresRows:
     guards_max = 1000
 
     def __init__(self, url: str, read_only: bool = True) -> None:
-        self._store = PostgresStore(url, create=False, read_only=read_only)
+        self._store = PostgresConnections(url, read_only)
         self.location = self._store.location
 
     @contextlib.contextmanager
@@ -108,11 +108,7 @@ class PostgresRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        try:
-            self._store.set_if(row.partition, row.key, row.value, None)
-        except PredicateFailedError:
-            return False
-        return True
+        return self._store.write(_INSERT, row) == 1
 
     def close(self) -> None:
         self._store.close()

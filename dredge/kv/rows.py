@@ -1,7 +1,5 @@
-"""Access to all rows of a store, for reports and for the trash cleaner.
-
-A `Store` only reads keys by name. A cleaner also needs the list of partitions, consistent reads, and deletes of rows
-with exactly the examined value. Readers get a `RowReader`; only the cleaner gets a `RowCleaner`.
+"""Access to all rows of a store: the list of partitions, consistent reads, and deletes of rows with exactly the
+examined value. Readers get a `RowReader`; only the trash cleaner gets a `RowCleaner`.
 """
 
 from __future__ import annotations
@@ -15,9 +13,16 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from dredge.errors import ConflictError
-from dredge.kv.model import Entry
 
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key and its value."""
+
+    key: bytes
+    value: bytes
 
 
 class Row(NamedTuple):

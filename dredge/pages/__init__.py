@@ -7,7 +7,7 @@
     figures.py       totals of places, the mode of the next run, plans of Icechunk expirations
     surroundings.py  facts from Airflow, and answers from a lakeFS server
     drawing.py       the values of each page; `templates/` draw it, `static/` styles it
-    web.py           addresses → pages; `hosts.py`: the accepted host names
+    web.py           addresses → pages; the accepted host names
 
 `dredge ui` serves them alone; `plugins/dredge_pages.py` adds them to Airflow, with its permissions for reading and for
 starting a restore. All text from a lake is hostile: templates escape it, and no part of an address becomes a path.

@@ -17,37 +17,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages.figures import (
-    AT_WORK,
-    CHART_DAYS,
-    LINE_DAYS,
-    RECENT,
-    Keeping,
-    Standing,
-    by_day,
-    expiration_of,
-    expirations_of,
-    history_of,
-    keeping_of,
-    run_bars,
-    standing,
-)
+from dredge.pages import figures, restoring
 from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
 from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
 from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
-from dredge.pages.restoring import (
-    CHOOSING,
-    UNDOING,
-    choice_of,
-    command_of,
-    config_of,
-    params_of,
-    removed_by,
-    restores_of,
-    row_settings_of,
-    undoing_of,
-)
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
@@ -88,9 +62,9 @@ class Pages:
 
     def overview(self, request: Request, known: Facts) -> Response:
         """A row for each repository."""
-        stands = list(ordered_map(standing, self._places.all(), _PLACES_AT_ONCE))
+        stands = list(ordered_map(figures.standing, self._places.all(), _PLACES_AT_ONCE))
         now = self._clock()
-        days = by_day([run for item in stands for run in item.runs], now)
+        days = figures.by_day([run for item in stands for run in item.runs], now)
         total = sum(size for _, size in days)
         return self._page(
             request,
@@ -99,7 +73,7 @@ class Pages:
             problems=self._places.problems(),
             known=known,
             total=size_text(total),
-            days=CHART_DAYS,
+            days=figures.CHART_DAYS,
             by_day=[(day, size_text(size)) for day, size in reversed(days) if size],
             chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]} if total else {},
         )
@@ -111,7 +85,7 @@ class Pages:
     def place(self, request: Request, key: str, known: Facts) -> Response:
         """A repository: its runs, the findings of the newest report, the next run."""
         found = find(self._places, key)
-        stand = standing(found)
+        stand = figures.standing(found)
         newest = next((run for run in stand.runs if run.outcome in ENDED), None)
         report = {} if newest is None or found.kind == KV else report_of(found, newest.run_id)
         schedules = known.schedules_of(found)
@@ -124,13 +98,13 @@ class Pages:
             newest=newest,
             sections=report.get("sections", []),
             reclaimed=stand.reclaimed(),
-            chart=run_bars(stand.runs),
+            chart=figures.run_bars(stand.runs),
             keeping=keeping,
             keeping_problem=problem,
-            line_days=LINE_DAYS,
+            line_days=figures.LINE_DAYS,
             schedules=schedules,
             known=known,
-            expirations=expirations_of(found) if not stand.error else [],
+            expirations=figures.expirations_of(found) if not stand.error else [],
         )
 
     def gaps(self, request: Request, place: Place, gaps: Sequence[Gaps]) -> Response:
@@ -142,7 +116,7 @@ class Pages:
         found = find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
-        deletes = found.kind in UNDOING and bool(report["counts"].get("deleted_objects"))
+        deletes = found.kind in restoring.UNDOING and bool(report["counts"].get("deleted_objects"))
         return self._page(
             request,
             "run",
@@ -158,7 +132,7 @@ class Pages:
             airflow_run=_airflow_run(plan, known),
             chart=_shares(report),
             can_restore=deletes,
-            restores=restores_of(found, run_id),
+            restores=restoring.restores_of(found, run_id),
         )
 
     def trash(
@@ -177,7 +151,7 @@ class Pages:
         report = report_of(found, run_id)
         try:
             values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
-            values["removed"] = removed_by(report)
+            values["removed"] = restoring.removed_by(report)
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
         return self._page(
@@ -264,9 +238,9 @@ class Pages:
         """The preview of a restore, and the button for starting it."""
         found = find(self._places, key)
         choice, problem, status = None, "", 200
-        if any(asked.get(name) for name in CHOOSING):
+        if any(asked.get(name) for name in restoring.CHOOSING):
             try:
-                choice = choice_of(found, config_of(found, run_id, asked))
+                choice = restoring.choice_of(found, restoring.config_of(found, run_id, asked))
             except ConfigError as error:
                 problem, status = str(error), 400
         return self._page(
@@ -279,10 +253,10 @@ class Pages:
             choice=choice,
             problem=problem,
             started=started,
-            undoing=undoing_of(found),
+            undoing=restoring.undoing_of(found),
             known=known,
-            restores=restores_of(found, run_id),
-            command=command_of(found, run_id, asked),
+            restores=restoring.restores_of(found, run_id),
+            command=restoring.command_of(found, run_id, asked),
         )
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -290,19 +264,19 @@ class Pages:
         found = find(self._places, key)
         if found.kind != kind:
             raise NotFoundError("there is no such run")
-        config = config_of(found, run_id, asked)
-        if not choice_of(found, config).objects:
+        config = restoring.config_of(found, run_id, asked)
+        if not restoring.choice_of(found, config).objects:
             raise ConfigError("no deletion of the run matches. Nothing was restored.")
-        return params_of(found, config)
+        return restoring.params_of(found, config)
 
     def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
         """The settings of a restore of rows, from a form; raises like `row_settings_of`."""
-        return row_settings_of(find(self._places, key), run_id, partition, known)
+        return restoring.row_settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, with the history before and after it."""
         found = find(self._places, key)
-        plan, history = expiration_of(found, plan_id), history_of(found, plan_id)
+        plan, history = figures.expiration_of(found, plan_id), figures.history_of(found, plan_id)
         return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=history)
 
     def why(self, request: Request, what: str, place: str) -> Response:
@@ -344,10 +318,10 @@ class Pages:
             back=f"place/{quote(key, '')}" if "run_id" in request.path_params else "",
         )
 
-    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
+    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[figures.Keeping | None, str]:
         settings = schedules[0].settings if schedules else None
         try:
-            return keeping_of(place, self._clock(), settings), ""
+            return figures.keeping_of(place, self._clock(), settings), ""
         except DredgeError as error:
             return None, str(error)
 
@@ -367,7 +341,7 @@ def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
     """The report of a run; an unfinished run with the lease counts as running."""
     report = report_of(place, run_id)
     if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
-        return {**report, "outcome_text": AT_WORK, "what_to_do": ""}
+        return {**report, "outcome_text": figures.AT_WORK, "what_to_do": ""}
     return report
 
 
@@ -386,10 +360,10 @@ def _airflow_run(plan: Mapping[str, Any], known: Facts) -> str:
     return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if known.is_airflow and run else ""
 
 
-def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any]:
+def _overview_row(stand: figures.Standing, now: datetime, known: Facts) -> dict[str, Any]:
     return {
         "stand": stand,
-        "recent": stand.reclaimed(now - RECENT),
+        "recent": stand.reclaimed(now - figures.RECENT),
         "always": stand.reclaimed(),
         "left": stand.not_deleted,
         "next": known.next_of(stand.place),

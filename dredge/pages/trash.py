@@ -8,27 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.pages.places import Place
-from dredge.runs.rendering import duration_text
 from dredge.storage import ObjectReader, open_reader
+from dredge.trash.report import headline, outcome_of, page_values, pending_of
 from dredge.xid import descending_time
 
 REPORT = "report.json"
 PAGE_FINDINGS = 200
-OUTCOMES = {
-    "scan": ("dry_run", "scan: nothing was removed"),
-    "dry_run": ("dry_run", "dry run: nothing was removed"),
-    "done": ("success", "done"),
-    "partial": ("partial", "not everything was removed"),
-    "stopped": ("failed", "stopped: rows referenced again were restored"),
-    "failed": ("failed", "the store became unavailable"),
-}
 UNFINISHED = ("unfinished", "not finished")
-_NO_REPORT = ("dry_run", "of another version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
                 "deleted_objects": rows,
                 "deleted_bytes": removed_bytes,
             },
-            **_outcome(OUTCOMES.get(found["status"], _NO_REPORT)),
+            **_outcome(outcome_of(found)),
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
@@ -87,18 +77,10 @@ def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
 
 def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) -> dict[str, Any]:
     """The values of the page of a run."""
-    fates = {_name(item): item["fate"] for item in report.get("outcomes", ())}
-    fitting = [item for item in report["findings"] if wanted.fits(item)]
-    shown = fitting[start : start + PAGE_FINDINGS]
-    return {
-        "report": report,
-        "headline": headline(report),
-        "outcome": OUTCOMES.get(report["status"], _NO_REPORT),
-        "summary": [{**item, "age": _age(item["age_seconds"])} for item in report["summary"]],
-        "findings": [
-            {**item, "fate": fates.get(_name(item), ""), "age": _age(item["age_seconds"])} for item in shown
-        ],
-        "handed_over": report.get("deleted_repositories", []),
+    values = page_values(report)
+    fitting = [item for item in values["findings"] if wanted.fits(item)]
+    return values | {
+        "findings": fitting[start : start + PAGE_FINDINGS],
         "total": len(fitting),
         "start": start,
         "next": start + PAGE_FINDINGS if start + PAGE_FINDINGS < len(fitting) else None,
@@ -116,28 +98,6 @@ def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
         holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task's lease holder begins with it.
     """
     return str(report.get("holder", "")).startswith(f"{holder} ")
-
-
-def headline(report: Mapping[str, Any]) -> str:
-    """The findings and removals of a run, in a sentence."""
-    found = (
-        f"{report['trash_rows']:,} rows ({report['trash_bytes']:,} bytes) of {report['location']} are trash."
-    )
-    pending = pending_of(report)
-    if pending["first_deletion"]:
-        found += (
-            f" {pending['waiting']['rows']:,} rows wait ({pending['found_now']:,} new partitions and keys);"
-            f" the first may be removed from {pending['first_deletion']:.16} UTC on."
-        )
-    removed = report.get("rows_removed")
-    return f"{removed:,} rows were removed; {found}" if removed else f"{found} Nothing was removed."
-
-
-def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The pending rows after a run, in the form of `ScanReport.pending`."""
-    nothing = {"found_now": 0, "waiting": {"rows": 0, "size_bytes": 0}, "first_deletion": None}
-    found: dict[str, Any] = report.get("pending", nothing)
-    return found
 
 
 def _ages(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +131,3 @@ def _outcome(pair: tuple[str, str]) -> dict[str, str]:
 
 def _name(item: Mapping[str, Any]) -> tuple[str, str | None]:
     return item["partition"], item["key"]
-
-
-def _age(seconds: float | None) -> str:
-    return "" if seconds is None else duration_text(timedelta(seconds=seconds))

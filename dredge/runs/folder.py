@@ -32,7 +32,7 @@ from dredge.runs.parts import (
     read_parquet,
 )
 from dredge.runs.payload import from_sealed, to_sealed
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map
@@ -156,11 +156,14 @@ class RunFolder:
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        if (parts := get_part_cache(self.uri)) is None:
-            self.writer.put(key, data)
-        else:
+        digest = hashlib.sha256(data).hexdigest()
+        if (parts := get_part_cache(self.uri)) is not None:
             parts.write(self.writer, key, data)
-        return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
+        else:
+            self.writer.put(key, data)
+            if (kept := get_part_cache(BY_DIGEST)) is not None:
+                kept.put(digest, data)
+        return PartInfo(name, rows, len(data), digest, key)
 
     def write_table(
         self, step: str, index: int, table: pa.Table, kind: str = "part", grouped: bool = False
@@ -240,6 +243,11 @@ class RunFolder:
         if self._kept is not None:
             self._kept[step] = summary
         return summary
+
+    def read_output[O: StepOutput](self, output: type[O]) -> O | None:
+        """Read the output of a complete step; see `read_summary`."""
+        summary = self.read_summary(output.STEP)
+        return None if summary is None else output.of(summary)
 
     @contextmanager
     def keeping(self, goes_on: bool = False) -> Iterator[None]:

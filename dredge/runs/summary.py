@@ -10,13 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from dredge.errors import FormatError
 from dredge.runs.payload import from_json, to_json
-
-if TYPE_CHECKING:
-    from dredge.runs.folder import RunFolder
 
 # Fields that are not part of the digest.
 _NO_MATTER = ("started_at", "finished_at", "warnings")
@@ -128,12 +125,6 @@ class StepOutput:
         if summary.step != cls.STEP:
             raise FormatError(f"run {summary.run_id}: a summary of {summary.step} is none of {cls.STEP}")
         return cls(summary)
-
-    @classmethod
-    def find(cls, folder: RunFolder) -> Self | None:
-        """Read the output from a run's folder; None if the step is not complete."""
-        summary = folder.read_summary(cls.STEP)
-        return None if summary is None else cls.of(summary)
 
     @property
     def digest(self) -> str:

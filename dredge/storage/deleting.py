@@ -19,12 +19,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import Named
+from dredge.storage.remote import MARKER, Named
 
 
 class AdaptiveRate:
@@ -235,8 +236,12 @@ class DeleteLoop[T]:
         return {item: DeleteOutcome(self._key_of(item), "failed", NOT_SENT) for item in items}
 
 
-class BatchDeleter(Named):
-    """Deletes objects below a prefix, many per request; for drivers of remote stores."""
+type Item = tuple[str, str]
+"""Key and version of an object; the version "" is the current one."""
+
+
+class Batches(Named):
+    """Deletes objects below a prefix, or versions of them, many per request; for drivers of remote stores."""
 
     BATCH_KEYS: ClassVar[int]
     CODES: ClassVar[Codes]
@@ -250,30 +255,58 @@ class BatchDeleter(Named):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._location, self._options)
 
-    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `ObjectDeleter.delete`."""
-        distinct = list(dict.fromkeys(keys))
-        wanted = [key for key in distinct if key and self._can_name(key)]
-        outcomes = {key: DeleteOutcome(key, "not_addressable") for key in set(distinct).difference(wanted)}
+    def _delete_items(self, items: Iterable[Item], may_send: MaySend) -> dict[Item, DeleteOutcome]:
+        distinct = dict.fromkeys(items)
+        wanted = [item for item in distinct if item[0] and self._can_name(item[0])]
+        outcomes = {
+            item: DeleteOutcome(item[0], "not_addressable") for item in set(distinct).difference(wanted)
+        }
         if wanted:
             self._prepare()
-            loop = DeleteLoop[str](
-                self._send, self.CODES, str, self._rate, self._sleep, bool(self._versioned)
+            loop = DeleteLoop[Item](
+                self._send, self.CODES, itemgetter(0), self._rate, self._sleep, bool(self._versioned)
             )
             outcomes |= loop.delete(self._batches(wanted), may_send, self._options.delete_requests)
-        return [outcomes[key] for key in keys]
+        return outcomes
 
     def _prepare(self) -> None:
         """Find out whether the bucket keeps versions, before the first request."""
 
-    def _batches(self, keys: list[str]) -> list[list[str]]:
-        return [keys[start : start + self.BATCH_KEYS] for start in range(0, len(keys), self.BATCH_KEYS)]
+    def _batches(self, items: list[Item]) -> list[list[Item]]:
+        return [items[start : start + self.BATCH_KEYS] for start in range(0, len(items), self.BATCH_KEYS)]
 
     @abstractmethod
-    def _send(self, keys: list[str], may_send: MaySend) -> Sequence[DeleteOutcome]:
-        """Make one attempt at some keys; see `DeleteLoop`."""
+    def _send(self, items: list[Item], may_send: MaySend) -> Sequence[DeleteOutcome]:
+        """Make one attempt at some items; see `DeleteLoop`."""
 
 
-def all_failed(keys: Iterable[str], code: str, message: str = "") -> list[DeleteOutcome]:
+class BatchDeleter(Batches):
+    """See `ObjectDeleter`."""
+
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """See `ObjectDeleter.delete`."""
+        outcomes = self._delete_items(((key, "") for key in keys), may_send)
+        return [outcomes[key, ""] for key in keys]
+
+
+class BatchVersionDeleter(Batches):
+    """See `VersionDeleter`."""
+
+    # The store has delete markers with ids of their own.
+    HAS_MARKERS: ClassVar[bool] = False
+
+    def delete(self, wanted: Sequence[Item], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """See `VersionDeleter.delete`."""
+        outcomes: dict[Item, DeleteOutcome] = {}
+        for key, version in wanted:
+            if not version:  # a request without a version would delete the object
+                outcomes[key, version] = DeleteOutcome(key, "not_addressable")
+            elif version.endswith(MARKER) and not self.HAS_MARKERS:  # disappears with its version
+                outcomes[key, version] = DeleteOutcome(key, "deleted")
+        outcomes |= self._delete_items((item for item in wanted if item not in outcomes), may_send)
+        return [replace(outcomes[item], version_id=item[1]) for item in wanted]
+
+
+def all_failed(items: Iterable[Item], code: str, message: str = "") -> list[DeleteOutcome]:
     """Outcomes of a request that failed as a whole."""
-    return [DeleteOutcome(key, "failed", code, message) for key in keys]
+    return [DeleteOutcome(key, "failed", code, message) for key, _ in items]

@@ -16,15 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dredge.errors import ConfigError, DredgeError
+from dredge.storage import schemes
 from dredge.storage.options import AzureOptions, StorageOptions
-from dredge.storage.schemes import (
-    DRIVERS,
-    Driver,
-    canonical_parts,
-    canonical_scheme,
-    canonical_uri,
-    has_no_domain,
-)
 
 _SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
 
@@ -50,10 +43,10 @@ def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container,
     if scheme in {"az", "azure"}:
         return _of_the_account(rest, options)
     plain = "http" if scheme == "http" else "https"
-    host, _, path = canonical_parts(scheme, rest)[1].partition("/")
+    host, _, path = schemes.canonical_parts(scheme, rest)[1].partition("/")
     if "@" in host or not host:
         raise ConfigError(f"{scheme}:// is not followed by a plain host name, or names no container")
-    if has_no_domain(host):
+    if schemes.has_no_domain(host):
         account, _, path = path.partition("/")
         endpoint = f"{plain}://{host}/{account}"
     else:
@@ -81,7 +74,7 @@ def container_of(url: str) -> Container:
     return split_uri(scheme, rest, AzureOptions())[0]
 
 
-_LOCAL = f"{canonical_scheme('local')}://"
+_LOCAL = f"{schemes.canonical_scheme('local')}://"
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
 
@@ -95,7 +88,7 @@ class Location:
         uri: the canonical form, without trailing slash.
     """
 
-    driver: Driver
+    driver: schemes.Driver
     bucket: str
     root: str
     uri: str
@@ -126,7 +119,7 @@ def spelled(uri: str) -> str:
     """The URI of a folder in one spelling, without a trailing slash. Local folders have many (`//`, `/./`); links
     stay.
     """
-    found = canonical_uri(uri)
+    found = schemes.canonical_uri(uri)
     path = found.removeprefix(_LOCAL)
     if path == found:
         return found
@@ -156,7 +149,7 @@ def _parsed(uri: str, options: StorageOptions) -> Location:
             return _local(uri)
         raise ConfigError(f"{uri!r} is neither a URI (s3://…, file:///…) nor an absolute path")
     scheme, rest = match[1].lower(), match[2]
-    driver = DRIVERS.get(scheme)
+    driver = schemes.DRIVERS.get(scheme)
     if driver == "local":
         if rest.startswith("/"):
             return _local(rest)
@@ -169,13 +162,13 @@ def _parsed(uri: str, options: StorageOptions) -> Location:
         return _azure(scheme, rest, options)
     if driver is None:
         raise ConfigError(
-            f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
+            f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(schemes.DRIVERS))}"
         )
     bucket, _, path = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{uri!r} names no bucket")
     root = path.removesuffix("/")
-    base = f"{canonical_scheme(scheme)}://{bucket}"
+    base = f"{schemes.canonical_scheme(scheme)}://{bucket}"
     return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
 
 

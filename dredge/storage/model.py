@@ -7,12 +7,10 @@ key that a store cannot address exactly, the outcome is `not_addressable`, and n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
-from urllib.parse import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,24 +203,3 @@ class ListedDeleter(ObjectDeleter, Protocol):
         Returns:
             One outcome per object, in order; "kept" for a changed object, or one on hold in the store.
         """
-
-
-@runtime_checkable
-class UrlSigner(Protocol):
-    """A store that signs URLs for one object, without a request; the object need not exist."""
-
-    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        """Sign a URL to GET an object; `filename` is for browsers, "" for none."""
-
-    def presign_put(self, key: str, expires_seconds: int) -> str:
-        """Sign a URL to PUT an object; the client may send any content type."""
-
-
-def attachment(filename: str) -> str:
-    """A Content-Disposition with a file name (RFC 6266)."""
-    if re.fullmatch(r"[A-Za-z0-9!#$&+.^_`|~-]+", filename):
-        return f"attachment; filename={filename}"
-    if filename.isascii() and filename.isprintable():
-        escaped = filename.replace("\\", "\\\\").replace('"', '\\"')
-        return f'attachment; filename="{escaped}"'
-    return "attachment; filename*=utf-8''" + quote(filename, safe="", errors="replace")

@@ -1,23 +1,101 @@
-"""Opens a URI for reading, writing or deleting; options for child processes."""
+"""Opens a URI for reading, writing or deleting; options for child processes.
+
+The classes of a kind of store are loaded when a URI of the kind is opened, so an installation loads only the clients
+that it uses.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from dredge.errors import ConfigError
-from dredge.storage.drivers import Driver, driver_of
+from dredge.storage import undo
 from dredge.storage.location import Location, parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
-from dredge.storage.undo import (
-    ExactVersionDeleter,
-    MarkerRemover,
-    NamedVersionDeleter,
-    ObjectCopier,
-    OldVersionDeleter,
-    VersionDeleter,
-    VersionReader,
-)
+
+type _Open[T] = Callable[[Location, StorageOptions], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The classes of one kind of store. They connect at their first call, not when they are opened.
+
+    Attributes:
+        copier: from one folder to another; gives None if the store cannot copy between them.
+        version_deleter: None for stores without versions, like `marker_deleter`.
+    """
+
+    reader: _Open[ObjectReader]
+    writer: _Open[ObjectWriter]
+    deleter: _Open[ObjectDeleter]
+    copier: Callable[[Location, Location, StorageOptions], undo.ObjectCopier | None]
+    versions: _Open[undo.VersionReader]
+    version_deleter: _Open[undo.VersionDeleter] | None = None
+    marker_deleter: _Open[undo.VersionDeleter] | None = None
+
+
+def _local() -> Driver:
+    from dredge.storage.local.store import LocalDeleter, LocalReader, LocalWriter
+
+    return Driver(
+        reader=lambda location, _: LocalReader(location),
+        writer=lambda location, _: LocalWriter(location),
+        deleter=lambda location, _: LocalDeleter(location),
+        copier=lambda source, target, _: undo.StreamedCopier(LocalReader(source), LocalWriter(target)),
+        versions=lambda _location, _options: undo.VersionReader(),
+    )
+
+
+def _s3() -> Driver:
+    from dredge.storage.s3.deleting import S3Deleter, S3VersionDeleter
+    from dredge.storage.s3.store import S3Reader, S3Writer
+    from dredge.storage.s3.undo import S3Copier, S3Versions
+
+    return Driver(S3Reader, S3Writer, S3Deleter, S3Copier, S3Versions, S3VersionDeleter, S3VersionDeleter)
+
+
+def _gcs() -> Driver:
+    from dredge.storage.gcs.deleting import GcsDeleter, GcsVersionDeleter
+    from dredge.storage.gcs.store import GcsReader, GcsWriter
+    from dredge.storage.gcs.undo import GcsCopier, GcsMarkerDeleter, GcsVersions
+
+    return Driver(
+        GcsReader, GcsWriter, GcsDeleter, GcsCopier, GcsVersions, GcsVersionDeleter, GcsMarkerDeleter
+    )
+
+
+def _azure() -> Driver:
+    from dredge.storage.azure.clients import require
+
+    require()
+    from dredge.storage.azure.deleting import AzureDeleter, AzureVersionDeleter
+    from dredge.storage.azure.store import AzureReader, AzureWriter
+    from dredge.storage.azure.undo import AzureMarkerDeleter, AzureVersions, copier_inside
+
+    return Driver(
+        AzureReader,
+        AzureWriter,
+        AzureDeleter,
+        copier_inside,
+        AzureVersions,
+        AzureVersionDeleter,
+        AzureMarkerDeleter,
+    )
+
+
+KINDS: dict[str, Callable[[], Driver]] = {"local": _local, "s3": _s3, "gcs": _gcs, "azure": _azure}
+
+
+def driver_of(location: Location) -> Driver:
+    """The driver of a location."""
+    if location.driver == "s3":
+        from dredge.storage.s3.access import check_bucket
+
+        check_bucket(location.bucket)
+    return KINDS[location.driver]()
 
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
@@ -45,7 +123,7 @@ def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDelet
     return driver.deleter(location, options)
 
 
-def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
+def open_copier(source: str, target: str, options: StorageOptions | None = None) -> undo.ObjectCopier:
     """Open two folders for copies from `source` to `target` under the same key."""
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
@@ -56,25 +134,25 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
     return copier
 
 
-def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
+def open_versions(uri: str, options: StorageOptions | None = None) -> undo.VersionReader:
     """Open the versions of a store for reading; arguments as for `open_reader`."""
     driver, location, options = _driver(uri, options)
     return driver.versions(location, options)
 
 
-def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
+def open_marker_remover(uri: str, options: StorageOptions | None = None) -> undo.MarkerRemover:
     """Open a store for removing delete markers. Only the restore may call this."""
-    return MarkerRemover(_named("markers", uri, options))
+    return undo.MarkerRemover(_named("markers", uri, options))
 
 
-def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
+def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> undo.OldVersionDeleter:
     """Open a store for deleting versions that are not current. Only the purge may call this."""
-    return OldVersionDeleter(_named("versions", uri, options))
+    return undo.OldVersionDeleter(_named("versions", uri, options))
 
 
-def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
+def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> undo.ExactVersionDeleter:
     """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
-    return ExactVersionDeleter(_version_deleter("versions", uri, options))
+    return undo.ExactVersionDeleter(_version_deleter("versions", uri, options))
 
 
 def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location, StorageOptions]:
@@ -83,11 +161,13 @@ def _driver(uri: str, options: StorageOptions | None) -> tuple[Driver, Location,
     return driver_of(location), location, options
 
 
-def _named(kind: str, uri: str, options: StorageOptions | None) -> NamedVersionDeleter:
-    return NamedVersionDeleter(_version_deleter(kind, uri, options), open_versions(uri, options).versioning)
+def _named(kind: str, uri: str, options: StorageOptions | None) -> undo.NamedVersionDeleter:
+    return undo.NamedVersionDeleter(
+        _version_deleter(kind, uri, options), open_versions(uri, options).versioning
+    )
 
 
-def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> VersionDeleter:
+def _version_deleter(kind: str, uri: str, options: StorageOptions | None) -> undo.VersionDeleter:
     driver, location, options = _driver(uri, options)
     open_deleter = driver.marker_deleter if kind == "markers" else driver.version_deleter
     if open_deleter is None:

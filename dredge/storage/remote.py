@@ -6,23 +6,16 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from datetime import UTC
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
-from dredge.storage.listing_schema import LISTING_SCHEMA
+from dredge.storage import model
+from dredge.storage.listing_schema import LISTING_SCHEMA, STORAGE_CLASS
 from dredge.storage.location import Location
-from dredge.storage.model import (
-    NOT_SENT,
-    DeleteOutcome,
-    MaySend,
-    ObjectInfo,
-    ObjectStream,
-    SkippedName,
-    always,
-)
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 
@@ -77,6 +70,11 @@ class Place:
         """The folder, without a trailing slash."""
         return self._location.uri
 
+    @property
+    def options(self) -> StorageOptions:
+        """Options to reach it."""
+        return self._options
+
 
 class Named(Place, ABC):
     """A folder whose objects are asked for by their keys."""
@@ -103,7 +101,9 @@ class Named(Place, ABC):
 class MarkerDeleter(Place, ABC):
     """Removes the markers of stores without delete markers, by copying the version below back; see `VersionDeleter`."""
 
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+    def delete(
+        self, wanted: Sequence[tuple[str, str]], may_send: model.MaySend = model.always
+    ) -> list[model.DeleteOutcome]:
         """Restore each object, if its key is free."""
         return [self._restored(key, version, may_send) for key, version in wanted]
 
@@ -111,71 +111,22 @@ class MarkerDeleter(Place, ABC):
     def _restore(self, key: str, version: str) -> None:
         """Copy a version to its key; raises ConflictError if the key is in use."""
 
-    def _restored(self, key: str, marker: str, may_send: MaySend) -> DeleteOutcome:
+    def _restored(self, key: str, marker: str, may_send: model.MaySend) -> model.DeleteOutcome:
         if not may_send():
-            return DeleteOutcome(key, "failed", NOT_SENT)
+            return model.DeleteOutcome(key, "failed", model.NOT_SENT)
         try:
             self._restore(key, marker.removesuffix(MARKER))
         except (NotFoundError, ConflictError):
-            return DeleteOutcome(key, "missing")
+            return model.DeleteOutcome(key, "missing")
         except DredgeError as error:
-            return DeleteOutcome(key, "failed", error.kind, str(error))
-        return DeleteOutcome(key, "deleted", version_id=marker)
+            return model.DeleteOutcome(key, "failed", error.kind, str(error))
+        return model.DeleteOutcome(key, "deleted", version_id=marker)
 
 
-class VersionBatches(Place, ABC):
-    """Deletes single versions in batches; see `VersionDeleter`. The marker for a version disappears with it."""
-
-    BATCH_KEYS: ClassVar[int]
-    # The store has delete markers with ids of their own.
-    HAS_MARKERS: ClassVar[bool] = False
-
-    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """See `VersionDeleter.delete`."""
-        outcomes = {
-            item: DeleteOutcome(item[0], "deleted", version_id=item[1])
-            for item in wanted
-            if item[1].endswith(MARKER) and not self.HAS_MARKERS
-        }
-        outcomes |= self._delete([item for item in dict.fromkeys(wanted) if item not in outcomes], may_send)
-        return [outcomes[item] for item in wanted]
-
-    def _delete(
-        self, items: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        outcomes: dict[tuple[str, str], DeleteOutcome] = {}
-        for batch in self._batches(items):
-            outcomes |= dict(zip(batch, self._outcomes(batch, may_send), strict=True))
-        return outcomes
-
-    def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-        return [items[start : start + self.BATCH_KEYS] for start in range(0, len(items), self.BATCH_KEYS)]
-
-    def _outcomes(self, batch: list[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
-        if not may_send():
-            return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in batch]
-        try:
-            return self._send(batch)
-        except DredgeError as error:
-            return [DeleteOutcome(key, "failed", error.kind, str(error)) for key, _ in batch]
-
-    @abstractmethod
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        """Send one request; the outcomes are in the order of the batch."""
-
-
-class RemoteReader(Named):
+class RemoteReader(Named, model.ObjectReader):
     """The methods of an `ObjectReader` that follow from others."""
 
     is_remote = True
-
-    @abstractmethod
-    def get(self, key: str) -> bytes:
-        """Read a whole object; raises NotFoundError."""
-
-    @abstractmethod
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
-        """Open an object for reading; raises NotFoundError."""
 
     @abstractmethod
     def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
@@ -186,7 +137,7 @@ class RemoteReader(Named):
         prefix: str = "",
         start_after: str = "",
         stop_before: str = "",
-        on_skipped: SkippedName | None = None,
+        on_skipped: model.SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """List in key order; see `ObjectReader.list`."""
         return self._list(prefix, start_after, stop_before)
@@ -203,11 +154,23 @@ class RemoteReader(Named):
             return b"".join(stream)
 
 
+class BaseCopier:
+    """Copies between two folders, on the server; see `dredge.storage.undo.ObjectCopier`."""
+
+    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._source.uri!r}, {self._target.uri!r})"
+
+
 class OpenObject:
     """An `ObjectStream` over an iterator of bytes; `close` gives the connection or file back."""
 
     def __init__(
-        self, info: ObjectInfo, chunks: Iterable[bytes] = (), close: Callable[[], object] = lambda: None
+        self, info: model.ObjectInfo, chunks: Iterable[bytes] = (), close: Callable[[], object] = lambda: None
     ) -> None:
         self.info = info
         self._chunks = iter(chunks)
@@ -267,3 +230,22 @@ def cut_root(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
     if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
         raise FormatError(f"the store listed keys outside the prefix {root!r}")
     return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
+
+
+def cut_bounds(rows: pa.RecordBatch, start_after: str, stop_before: str) -> pa.RecordBatch:
+    """Rows with keys between two bounds; "" is no bound."""
+    if start_after:
+        rows = rows.filter(pc.greater(rows.column(0), start_after))
+    if stop_before:
+        rows = rows.filter(pc.less(rows.column(0), stop_before))
+    return rows
+
+
+def infos_of(rows: pa.RecordBatch) -> list[model.ObjectInfo]:
+    """Rows of `LISTING_SCHEMA_WITH_CLASS` as values."""
+    return [
+        model.ObjectInfo(
+            row["key"], row["size"], row["last_modified"].astimezone(UTC), row["etag"], row[STORAGE_CLASS]
+        )
+        for row in rows.to_pylist()
+    ]

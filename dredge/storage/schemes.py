@@ -1,7 +1,7 @@
 """The kinds of object stores, by the scheme of their URIs.
 
 Used to parse URIs, to compare storage namespaces, and to resolve lakeFS's physical addresses. A new kind of store is a
-line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
+line here, one in `dredge.storage.opening`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
 from __future__ import annotations

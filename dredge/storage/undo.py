@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from dredge.errors import FormatError, RefusedError
 from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, ObjectReader, ObjectWriter, always
@@ -74,37 +74,6 @@ class ObjectVersion:
     last_modified: datetime
 
 
-class VersionReader(Protocol):
-    """Reads the versions of a bucket."""
-
-    def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps versions.
-
-        Args:
-            probe_uri: a writable folder in the same account, for stores that show it only after a write; "" for
-                no write.
-        """
-
-    def versions(self, key: str) -> list[ObjectVersion]:
-        """All versions and markers of exactly this key, newest first; at the same time versions before markers."""
-
-
-@runtime_checkable
-class BringsBackCopies(Protocol):
-    """A store whose markers are removed by copying a version; the copy has its own etag."""
-
-    def brings_back_copies(self) -> bool:
-        """Whether it does so."""
-
-
-@runtime_checkable
-class KeepsDeletedBytes(Protocol):
-    """A store that may keep, and bill, deleted bytes for a time."""
-
-    def kept_seconds(self) -> int | None:
-        """The time; 0 for none, None if the credentials may not ask."""
-
-
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """Days after which lifecycle rules remove versions.
@@ -120,22 +89,41 @@ class Expiry:
     current_days: int | None = None
 
 
-@runtime_checkable
-class LocksVersions(Protocol):
-    """A store whose buckets may lock versions against deletion (Object Lock)."""
+class VersionReader:
+    """Reads the versions of a bucket. These methods are those of a store without versions."""
+
+    def versioning(self, probe_uri: str = "") -> Versioning:
+        """Whether the bucket keeps versions.
+
+        Args:
+            probe_uri: a writable folder in the same account, for stores that show it only after a write; "" for
+                no write.
+        """
+        return "off"
+
+    def versions(self, key: str) -> list[ObjectVersion]:
+        """All versions and markers of exactly this key, newest first; at the same time versions before markers."""
+        return []
+
+    def brings_back_copies(self) -> bool:
+        """Whether removing a marker copies a version; the copy has its own etag."""
+        return False
+
+    def kept_seconds(self) -> int | None:
+        """The time for which the store keeps, and bills, deleted bytes; 0 for none, None if the credentials may not
+        ask.
+        """
+        return 0
 
     def locked_days(self) -> int | None:
-        """Days after the write, by the bucket's default rule; 0 for none, None if unknown. Single objects may be
-        locked longer.
+        """Days of the bucket's default lock after a write (Object Lock); 0 for none, None if unknown. Single objects
+        may be locked longer.
         """
+        return 0
 
-
-@runtime_checkable
-class ExpiresOldVersions(Protocol):
-    """A store whose buckets may have lifecycle rules."""
-
-    def expiry(self, prefix: str) -> Expiry:
-        """The earliest expiry of keys with a prefix."""
+    def expiry(self, prefix: str) -> Expiry | None:
+        """The earliest expiry of keys with a prefix; None for a store without lifecycle rules."""
+        return None
 
 
 class VersionDeleter(Protocol):
@@ -150,18 +138,6 @@ class VersionDeleter(Protocol):
         Returns:
             One outcome each, in order.
         """
-
-
-class NoVersions:
-    """The versions of a store without versions."""
-
-    def versioning(self, _probe_uri: str = "") -> Versioning:
-        """ "off"."""
-        return "off"
-
-    def versions(self, key: str) -> list[ObjectVersion]:
-        """An empty list."""
-        return []
 
 
 class NamedVersionDeleter:

@@ -16,9 +16,8 @@ Read in this order:
     deleted          removal of repositories handed over in `graveler_deleted`
     alarms           removed rows with a reference: restored, with an alarm
     report           reports of a scan and a clean, as JSON and HTML
-    steps            scan and clean
+    steps            scan and clean; checks before the first run
     restore          restore of a run; removal of live tokens from the server's drop queue
-    preflight        checks before the first run
 
 docs/trash.md has the argument for safety.
 """

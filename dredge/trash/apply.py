@@ -31,8 +31,8 @@ from itertools import batched
 from typing import Literal
 
 from dredge.errors import AlarmError, UnavailableError
-from dredge.kv.model import Entry
-from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
+from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, RowCleaner, RowView
+from dredge.trash import rules
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
 from dredge.trash.names import (
@@ -45,15 +45,6 @@ from dredge.trash.names import (
     REPOSITORY_PREFIX,
     parse_instance,
     possible_branches,
-)
-from dredge.trash.rules import (
-    OF_EARLIER_LIFE,
-    OF_MISSING_REPOSITORY,
-    OF_MISSING_RUN,
-    branch_of_owner,
-    pull_of_index,
-    repository_of_action,
-    run_of_action,
 )
 from dredge.trash.settings import INSTANCE_MARGIN
 from dredge.trash.undo import UndoLog, put_back
@@ -69,8 +60,8 @@ def guards_of(finding: TrashFinding, value: bytes | None, references: References
     if finding.partition == MARKERS:
         return list(_branch_guards(finding.key, references))
     guards = list(_key_guards(finding.partition, finding.key, value or b"", references))
-    if finding.kind == OF_MISSING_RUN:
-        guards.append(Guard(ACTIONS, run_of_action(finding.key), None))
+    if finding.kind == rules.OF_MISSING_RUN:
+        guards.append(Guard(ACTIONS, rules.run_of_action(finding.key), None))
     return guards
 
 
@@ -80,12 +71,12 @@ def named_now(finding: TrashFinding, references: References) -> bool:
         return finding.partition in references.partitions or finding.partition in references.tokens
     if finding.partition == MARKERS:
         return finding.key in references.tokens
-    if finding.kind == OF_MISSING_REPOSITORY:
-        return repository_of_action(finding.key) in references.repositories
-    if finding.kind == OF_EARLIER_LIFE:
+    if finding.kind == rules.OF_MISSING_REPOSITORY:
+        return rules.repository_of_action(finding.key) in references.repositories
+    if finding.kind == rules.OF_EARLIER_LIFE:
         return _may_be_of_this_life(finding, references)
     if finding.partition == OWNERS:
-        found = branch_of_owner(finding.key)
+        found = rules.branch_of_owner(finding.key)
         record = references.repositories.get(found[0]) if found else None
         return record is not None and found is not None and found[1] in references.branches[record.partition]
     return False
@@ -93,23 +84,23 @@ def named_now(finding: TrashFinding, references: References) -> bool:
 
 def _may_be_of_this_life(finding: TrashFinding, references: References) -> bool:
     # A person may have restored the record of an earlier life.
-    record = references.repositories.get(repository_of_action(finding.key or b"") or "")
+    record = references.repositories.get(rules.repository_of_action(finding.key or b"") or "")
     return record is not None and (finding.since is None or finding.since >= record.created - INSTANCE_MARGIN)
 
 
 def _key_guards(partition: bytes, key: bytes, value: bytes, references: References) -> Iterator[Guard]:
     if partition == PULLS:
-        found = pull_of_index(key, value)
+        found = rules.pull_of_index(key, value)
         instance = parse_instance(found[0]) if found else None
         if found and instance:
             yield _record_guard(instance.repository, references)
             yield Guard(found[0], b"pulls/" + found[1].encode(), None)
     elif partition == ACTIONS:
-        repository = repository_of_action(key)
+        repository = rules.repository_of_action(key)
         if repository:
             yield _record_guard(repository, references)
     elif partition == OWNERS:
-        owner = branch_of_owner(key)
+        owner = rules.branch_of_owner(key)
         if owner:
             yield _record_guard(owner[0], references)
             record = references.repositories.get(owner[0])

@@ -21,8 +21,7 @@ from typing import Literal
 
 from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.kv.model import Entry
-from dredge.kv.rows import Row, RowReader, RowView, show_key
+from dredge.kv.rows import Entry, Row, RowReader, RowView, show_key
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch
 from dredge.trash.names import (

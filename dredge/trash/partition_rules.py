@@ -11,18 +11,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
+from dredge.trash import names
 from dredge.trash.findings import HELD, TrashFinding, Verdict
 from dredge.trash.look import Contents, InstanceLook, Look, RepositoryRecord, value_digest
-from dredge.trash.names import (
-    DELETED,
-    MARKERS,
-    OTHER_KEYS,
-    REPOSITORIES,
-    REPOSITORY_METADATA_KEY,
-    REPOSITORY_PREFIX,
-    first_part,
-    parse_instance,
-)
 from dredge.trash.noted import Noted
 from dredge.trash.settings import TrashMargins
 
@@ -127,12 +118,14 @@ def one_row(key: bytes, value: bytes) -> Contents:
 
 
 def _handed_over(look: Look, partition: bytes) -> bool:
-    life = parse_instance(partition)
-    return life is not None and f"repo/{life.repository}/{life.uid}".encode() in look.small.get(DELETED, {})
+    life = names.parse_instance(partition)
+    return life is not None and f"repo/{life.repository}/{life.uid}".encode() in look.small.get(
+        names.DELETED, {}
+    )
 
 
 def _known_leftover(key: bytes) -> bool:
-    return key == REPOSITORY_METADATA_KEY or key.startswith(OTHER_KEYS)
+    return key == names.REPOSITORY_METADATA_KEY or key.startswith(names.OTHER_KEYS)
 
 
 def partitions(classifier: Classifier) -> Iterator[TrashFinding]:
@@ -160,7 +153,9 @@ def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) 
     elif status in ("in-deletion", "initial"):
         record = classifier.references.partitions[partition]
         for key, size_bytes in instance.names.items():
-            yield TrashFinding(partition, key, first_part(key), "wait", "live repository", 1, size_bytes)
+            yield TrashFinding(
+                partition, key, names.first_part(key), "wait", "live repository", 1, size_bytes
+            )
         yield _unusable(classifier, record)
     elif status == "handed-over":
         why = "deleted and handed over to the cleaner"
@@ -176,7 +171,7 @@ def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) 
 
 
 def _unrecorded(classifier: Classifier, partition: bytes, status: Status, contents: Contents) -> TrashFinding:
-    life = parse_instance(partition)
+    life = names.parse_instance(partition)
     assert life is not None  # it is an instance only by its shape
     young = _CREATING if classifier.is_young(life.created) else ""
     if status == "zombie":
@@ -189,7 +184,7 @@ def _unrecorded(classifier: Classifier, partition: bytes, status: Status, conten
 def _reported(
     classifier: Classifier, partition: bytes, kind: str, why: str, contents: Contents
 ) -> TrashFinding:
-    life = parse_instance(partition)
+    life = names.parse_instance(partition)
     since = life.created if life else None
     verdict: Verdict = "report"
     if since is not None and classifier.is_young(since):
@@ -199,19 +194,19 @@ def _reported(
 
 def _unusable(classifier: Classifier, record: RepositoryRecord) -> TrashFinding:
     """A repository in deletion or creation: lakeFS or a person has to finish it."""
-    key = REPOSITORY_PREFIX + record.name.encode()
+    key = names.REPOSITORY_PREFIX + record.name.encode()
     size = len(key) + len(record.value)
     if record.state == "in-deletion":
         why = "repeat the delete through the API"
-        return TrashFinding(REPOSITORIES, key, "repository-in-deletion", "report", why, 1, size)
+        return TrashFinding(names.REPOSITORIES, key, "repository-in-deletion", "report", why, 1, size)
     if classifier.is_young(record.created):
-        return TrashFinding(REPOSITORIES, key, "repository-initial", "wait", _CREATING, 1, size)
+        return TrashFinding(names.REPOSITORIES, key, "repository-initial", "wait", _CREATING, 1, size)
     why = "its create failed: get it through the API, which marks it, then delete it there"
-    return TrashFinding(REPOSITORIES, key, "repository-initial", "report", why, 1, size)
+    return TrashFinding(names.REPOSITORIES, key, "repository-initial", "report", why, 1, size)
 
 
 def _staging(classifier: Classifier, partition: bytes, contents: Contents | None) -> Iterator[TrashFinding]:
-    queued = partition in classifier.look.small.get(MARKERS, {})
+    queued = partition in classifier.look.small.get(names.MARKERS, {})
     naming = classifier.references.tokens.get(partition)
     if naming is not None:
         statuses = {classifier.status_of(owner) for owner in naming}

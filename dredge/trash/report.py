@@ -157,60 +157,68 @@ def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
     return None if age is None else age.total_seconds()
 
 
-def render(report: Mapping[str, Any]) -> str:
-    """The HTML page of a report of `ScanReport.to_report` (with `status`) or `CleanReport.to_report`."""
-    sentences = [
-        f"Run {report['run_id']} of {report['looked']} UTC: {report['status']}.",
-        f"{report['partitions']:,} partitions, {report['repositories']:,} repositories.",
-        f"Trash: {report['trash_rows']:,} rows, {report['trash_bytes']:,} bytes.",
-    ]
-    pending = report.get("pending") or {}
-    if pending.get("first_deletion"):
-        waiting = pending["waiting"]
-        sentences.append(
-            f"Waiting: {waiting['rows']:,} rows, {waiting['size_bytes']:,} bytes; found now: {pending['found_now']:,}."
-            f" The first wait ends at {pending['first_deletion']}, the last at {pending['last_deletion']}."
-        )
-    if "rows_removed" in report:
-        sentences.append(f"Removed: {report['rows_removed']:,} rows.")
-    sentences.extend(report.get("notes", ()))
-    if report.get("message"):
-        sentences.append(str(report["message"]))
-    sums = [
-        (
-            *(each[name] for name in ("kind", "verdict", "why", "partitions", "keys", "rows", "size_bytes")),
-            _age(each["age_seconds"]),
-        )
-        for each in report["summary"]
-    ]
-    fates = {(each["partition"], each["key"]): each["fate"] for each in report.get("outcomes", [])}
-    single = [
-        (
-            *(each["partition"], each["key"] or "", each["kind"], each["verdict"]),
-            fates.get((each["partition"], each["key"]), ""),
-            *(each["why"], each["rows"], each["size_bytes"], _age(each["age_seconds"])),
-        )
-        for each in report["findings"]
-    ]
-    handed_over = [
-        (each["entry"], each["fate"], each["rows_deleted"], each["message"])
-        for each in report.get("deleted_repositories", [])
-    ]
-    return rendering.render(
-        _TEMPLATE,
-        title=f"Trash of {report['location']}",
-        sentences=sentences,
-        tables=[
-            ("By kind", ("kind", "verdict", "why", "partitions", "keys", "rows", "bytes", "oldest"), sums),
-            ("Deleted repositories", ("entry", "outcome", "rows", "why"), handed_over),
-            (
-                "Findings",
-                ("partition", "key", "kind", "verdict", "outcome", "why", "rows", "bytes", "age"),
-                single,
-            ),
+OUTCOMES = {
+    "scan": ("dry_run", "scan: nothing was removed"),
+    "dry_run": ("dry_run", "dry run: nothing was removed"),
+    "done": ("success", "done"),
+    "partial": ("partial", "not everything was removed"),
+    "stopped": ("failed", "stopped: rows referenced again were restored"),
+    "failed": ("failed", "the store became unavailable"),
+}
+"""Outcome of a run by the status of its report, and in words."""
+_NO_REPORT = ("dry_run", "of another version")
+
+
+def page_values(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a page about a report of `ScanReport.to_report` (with `status`) or `CleanReport.to_report`."""
+    fates = {(item["partition"], item["key"]): item["fate"] for item in report.get("outcomes", ())}
+    return {
+        "report": report,
+        "headline": headline(report),
+        "outcome": outcome_of(report),
+        "summary": [{**item, "age": _age(item["age_seconds"])} for item in report["summary"]],
+        "findings": [
+            {
+                **item,
+                "fate": fates.get((item["partition"], item["key"]), ""),
+                "age": _age(item["age_seconds"]),
+            }
+            for item in report["findings"]
         ],
-        lines_max=LINES_MAX,
+        "handed_over": report.get("deleted_repositories", []),
+    }
+
+
+def outcome_of(report: Mapping[str, Any]) -> tuple[str, str]:
+    """The outcome of a run, also in words."""
+    return OUTCOMES.get(report["status"], _NO_REPORT)
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """The findings and removals of a run, in a sentence."""
+    found = (
+        f"{report['trash_rows']:,} rows ({report['trash_bytes']:,} bytes) of {report['location']} are trash."
     )
+    pending = pending_of(report)
+    if pending["first_deletion"]:
+        found += (
+            f" {pending['waiting']['rows']:,} rows wait ({pending['found_now']:,} new partitions and keys);"
+            f" the first may be removed from {pending['first_deletion']:.16} UTC on."
+        )
+    removed = report.get("rows_removed")
+    return f"{removed:,} rows were removed; {found}" if removed else f"{found} Nothing was removed."
+
+
+def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The pending rows after a run, in the form of `ScanReport.pending`."""
+    nothing = {"found_now": 0, "waiting": {"rows": 0, "size_bytes": 0}, "first_deletion": None}
+    found: dict[str, Any] = report.get("pending", nothing)
+    return found
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """The HTML page of a report."""
+    return rendering.render(_TEMPLATE, lines_max=LINES_MAX, **page_values(report))
 
 
 def _age(seconds: float | None) -> str:

@@ -16,19 +16,9 @@ from datetime import datetime
 from dredge.errors import FormatError
 from dredge.kv.rows import show_key
 from dredge.lakefs.files import messages
+from dredge.trash import names
 from dredge.trash.findings import TrashFinding, Verdict
 from dredge.trash.look import Look, RepositoryRecord
-from dredge.trash.names import (
-    ACTIONS,
-    DELETED,
-    INSTANCES,
-    MARKERS,
-    MULTIPARTS,
-    OWNERS,
-    PULLS,
-    countdown_time,
-    deleted_instance,
-)
 from dredge.trash.noted import Noted
 from dredge.trash.partition_rules import Classifier, Status, one_row, partitions
 from dredge.trash.settings import TrashMargins
@@ -69,7 +59,7 @@ def pull_of_index(key: bytes, value: bytes) -> tuple[bytes, str] | None:
     parts = key.split(b"/")
     if len(parts) < 4 or parts[0] != b"repos":
         return None
-    index = messages.decode(messages.SecondaryIndex, value, show_key(PULLS, key))
+    index = messages.decode(messages.SecondaryIndex, value, show_key(names.PULLS, key))
     return parts[1], index.primary_key.decode("utf-8", "replace")
 
 
@@ -140,7 +130,7 @@ def _pull_index(classifier: Classifier, partition: bytes, key: bytes, value: byt
         kind = "pull-index-dangling"
     else:
         kind = "pull-index-of-missing-repository"
-    made = countdown_time(pull)
+    made = names.countdown_time(pull)
     if made is None:
         return _left_alone(partition, key, value, "the id of its pull request has no time")
     young = "young: its pull request may be about to be written" if classifier.is_young(made) else ""
@@ -153,7 +143,7 @@ def _action(classifier: Classifier, partition: bytes, key: bytes, value: bytes) 
     if repository is None:
         return _left_alone(partition, key, value)
     run_key = run_of_action(key)
-    began = countdown_time(run_key.rpartition(b"/")[2].decode("utf-8", "replace"))
+    began = names.countdown_time(run_key.rpartition(b"/")[2].decode("utf-8", "replace"))
     if began is None:
         return _left_alone(partition, key, value, "its run's id has no time")
     if run_key in rows:
@@ -187,7 +177,7 @@ def _undecided_life(classifier: Classifier, repository: str) -> bool:
 
 
 def _start(run_key: bytes, value: bytes) -> datetime:
-    run = messages.decode(messages.RunResultData, value, show_key(ACTIONS, run_key))
+    run = messages.decode(messages.RunResultData, value, show_key(names.ACTIONS, run_key))
     return messages.from_timestamp(run.start_time)
 
 
@@ -263,7 +253,7 @@ def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: 
     # An entry waits for its partition. One with an empty partition is trash itself: a bare repository's, or the cleaner
     # crashed after the last row.
     row = one_row(key, value)
-    instance = deleted_instance(key)
+    instance = names.deleted_instance(key)
     if instance is None:
         return _left_alone(partition, key, value)
     owner = instance.partition
@@ -284,11 +274,11 @@ def _left_alone(
 
 
 _RULES: Mapping[bytes, _Rule] = {
-    MARKERS: _marker,
-    PULLS: _pull_index,
-    ACTIONS: _action,
-    OWNERS: _owner,
-    MULTIPARTS: _multipart,
-    INSTANCES: _heartbeat,
-    DELETED: _deleted_entry,
+    names.MARKERS: _marker,
+    names.PULLS: _pull_index,
+    names.ACTIONS: _action,
+    names.OWNERS: _owner,
+    names.MULTIPARTS: _multipart,
+    names.INSTANCES: _heartbeat,
+    names.DELETED: _deleted_entry,
 }

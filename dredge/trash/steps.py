@@ -1,12 +1,13 @@
-"""Scan and clean, as called by operators and the command line."""
+"""Scan, clean, and the checks before the first run, as called by operators and the command line."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 
 from dredge.errors import (
@@ -17,14 +18,11 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.kv.rows import RowCleaner, RowReader
+from dredge.runs.clock import Clock, utc_now
 from dredge.runs.failures import as_partial
-from dredge.trash.alarms import (
-    alarm_of,
-    named_after_removal,
-    named_again,
-    put_back_named,
-    verify_open_run,
-)
+from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
+from dredge.storage import StorageOptions, open_writer
+from dredge.trash import alarms
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.findings import (
@@ -36,15 +34,16 @@ from dredge.trash.findings import (
     choose,
     in_both,
 )
-from dredge.trash.look import Look, read_look
+from dredge.trash.look import Look, check_schema, read_look
 from dredge.trash.names import deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
-from dredge.trash.settings import UNNAMED, TrashMargins
+from dredge.trash.settings import UNNAMED, TrashConfig, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms, refuse_alarmed
+from dredge.undo.preflight import check_folders
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
@@ -108,10 +107,10 @@ def clean(
     run_id = new_descending_xid(clock())
     with state.held(holder or f"clean {run_id}") as held:
         if not dry_run:
-            verify_open_run(store, held, store.clock() or clock(), run_id)
+            alarms.verify_open_run(store, held, store.clock() or clock(), run_id)
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
-            put_back_named(store, held, look, run_id)
+            alarms.put_back_named(store, held, look, run_id)
             command = f"dredge trash acknowledge {held.writer.uri}"
             refuse_alarmed(held.writer, f"run {run_id} removes nothing", command)
         plan = report.plan
@@ -152,7 +151,9 @@ def _scan(
     if state:
         state.save_noted(noted)
         leave_waiting(state, waiting, run_id, now)
-        findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
+        findings += tuple(
+            alarms.named_again(name, run) for name, run in alarms.named_after_removal(state, look).items()
+        )
     trash = choose(findings, kinds)
     attempt = state.attempt if state else 0
     plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt)
@@ -185,7 +186,7 @@ def _remove(
     handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    alarm = alarm_of(state, store, run_id, run_id)
+    alarm = alarms.alarm_of(state, store, run_id, run_id)
     applier = Applier(
         store,
         undo,
@@ -285,3 +286,73 @@ def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> d
             " ages would be wrong. Nothing was removed. Set the clock."
         )
     return now or machine
+
+
+type OpenStore = Callable[[], AbstractContextManager[RowReader]]
+
+
+def check(
+    config: TrashConfig, store: OpenStore, options: StorageOptions | None = None, clock: Clock = utc_now
+) -> Preflight:
+    """Check the requirements of a scan and a clean. Writes nothing to lakeFS's database, so the right to delete rows is
+    not checked.
+    """
+    return perform(config.state_uri, _groups(config, store, options, clock))
+
+
+def _groups(
+    config: TrashConfig, store: OpenStore, options: StorageOptions | None, clock: Clock
+) -> Iterator[Sequence[Check]]:
+    folder = {"state": config.state_uri.rstrip("/")}
+    skew = config.margins.clock_skew.total_seconds()
+    state = TrashState(open_writer(config.state_uri, options))
+    yield [
+        Check("kv", lambda: _store(config, store, state, clock)),
+        *check_folders(folder, new_descending_xid(clock()), skew, clock, options),
+        Check("alarms", lambda: _alarms(state)),
+    ]
+
+
+def _store(config: TrashConfig, store: OpenStore, state: TrashState, clock: Clock) -> Iterator[Line]:
+    with store() as found:
+        yield ok("kv", f"{found.location} answers")
+        with found.view() as view:
+            check_schema(view, list(islice(view.partitions(), 1)))
+        yield ok("kv_schema", "its schema version is supported")
+        told, now = found.clock(), clock()
+        if told is not None and abs(told - now) > config.margins.clock_skew:
+            yield Line(
+                "kv_clock",
+                "error",
+                f"its clock differs by {abs((told - now).total_seconds()):.0f} s",
+                "Set the clocks right (NTP).",
+                RefusedError.kind,
+            )
+        else:
+            yield ok("kv_clock", "it has none" if told is None else "it agrees with this machine's")
+        yield _state_line(found, state)
+
+
+def _state_line(store: RowReader, state: TrashState) -> Line:
+    is_about, is_same = state.belongs(store)
+    if not is_about:
+        return Line(
+            "state",
+            "error",
+            f"{state.writer.uri} belongs to another store, or this store was set up again",
+            "Use a separate folder for each store.",
+            RefusedError.kind,
+        )
+    if not is_same:
+        return Line(
+            "state",
+            "warning",
+            "the database was restored or failed over since the last look: all waits begin again",
+            "Check its repositories for lost commits: `dredge gc check`.",
+        )
+    return ok("state", "the folder belongs to this store, or is new")
+
+
+def _alarms(state: TrashState) -> Iterator[Line]:
+    todo = f"Find the cause, then `dredge trash acknowledge {state.writer.uri} --reason …`."
+    yield alarms_line(len(open_alarms(state.writer)), todo)

@@ -9,7 +9,6 @@ from dredge.runs.clock import Clock, check_clocks
 from dredge.runs.preflight import Check, Line, line_of, ok
 from dredge.storage import StorageOptions, open_versions
 from dredge.storage.probe import CONDITIONS, DELETE, LIST, ORDER, READ, WRITE, Probed, probe, reaches
-from dredge.storage.undo import ExpiresOldVersions, LocksVersions
 from dredge.undo.ways import OFF, choose_way
 
 LIST_PRICE = 0.005 / 1000
@@ -75,10 +74,9 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
 def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) -> Iterator[Line]:
     """Whether a lifecycle rule of the bucket removes objects that are in use."""
     for what, uri in folders.items():
-        versions = open_versions(uri, options)
-        if not isinstance(versions, ExpiresOldVersions):
+        expiry = open_versions(uri, options).expiry("")
+        if expiry is None:
             continue
-        expiry = versions.expiry("")
         if not expiry.known:
             yield Line(
                 "lifecycle",
@@ -100,8 +98,7 @@ def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) 
 
 def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
     """Whether the bucket locks old versions (Object Lock)."""
-    store = open_versions(uri, options)
-    days = store.locked_days() if isinstance(store, LocksVersions) else 0
+    days = open_versions(uri, options).locked_days()
     if days is None:
         yield ok(
             "object_lock",

@@ -45,7 +45,7 @@ from dredge.undo.leftovers import (
     PurgeOutput,
 )
 from dredge.undo.pins import active_pins, sets_of
-from dredge.undo.side_run import Done, Tally, note_outcomes, shares_of, side_run, work_through
+from dredge.undo.side_run import Tally, note_outcomes, shares_of, side_run, work_through
 from dredge.undo.ways import QUARANTINE, VERSIONS
 from dredge.xid import descending_time
 
@@ -233,7 +233,7 @@ class PurgeTask:
 
 
 @partition_function
-def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
+def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Tally:
     """Delete the leftovers of some parts; a dry run counts them."""
     gate, tally = Gate.of_task(run, config.gate), Tally()
     for swept in task.parts:
@@ -252,7 +252,7 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
         if not config.dry_run and not tally.left[run_id]:
             tally.left[run_id] += _has_untold(run.stores.store_uri, swept, config)
         run.progress.add(1)
-    return tally.done()
+    return tally
 
 
 def _has_untold(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:

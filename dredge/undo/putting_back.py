@@ -35,7 +35,6 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.parallel import ordered_map
-from dredge.storage.undo import BringsBackCopies
 from dredge.undo.config import KEEP_DAYS
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, write_pin
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
@@ -99,8 +98,7 @@ class PuttingBack:
         self._copier = open_copier(quarantine_uri(run_uri), namespace)
         self._versions = open_versions(namespace)
         self._by_versions = way == VERSIONS
-        copies = isinstance(self._versions, BringsBackCopies) and self._versions.brings_back_copies()
-        self._keeps_tags = self._by_versions and not copies
+        self._keeps_tags = self._by_versions and not self._versions.brings_back_copies()
         ways = [self._copied_back, self._uncovered]
         self._ways = ways[::-1] if self._by_versions else ways
 

@@ -44,7 +44,7 @@ from dredge.undo.putting_back import (
     Restored,
     RestoreOutput,
 )
-from dredge.undo.side_run import PLAN, Done, SideRun, Tally, note_outcomes, shares_of, side_run, work_through
+from dredge.undo.side_run import PLAN, SideRun, Tally, note_outcomes, shares_of, side_run, work_through
 
 log = logging.getLogger("dredge")
 
@@ -275,7 +275,7 @@ class PutConfig:
 
 
 @partition_function
-def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
+def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Tally:
     """Restore the selected objects of some parts."""
     putting = PuttingBack(run.stores.store_uri, config.chosen.run_uri, config.way)
     gate, tally = Gate.of_task(run, config.gate), Tally()
@@ -299,7 +299,7 @@ def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
                 hashes = unite([stays["hash"].to_numpy()])
                 tally.back.append(write_hashes(folder, f"hashes-back-{task.name}-{index:05d}-0.u64", hashes))
             run.progress.add(page.num_rows)
-    return tally.done()
+    return tally
 
 
 def _ledger(page: pa.Table, found: Sequence[Restored]) -> pa.Table:

@@ -124,33 +124,24 @@ def side_run(
             lease.release(grant)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The result of a task; a payload.
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts outcomes of objects; a payload.
 
     Attributes:
         left: objects with leftovers, by deleting run.
         back: files in the folder of a pin, with the hashes of possibly restored objects.
     """
 
-    parts: list[PartInfo]
-    objects: dict[str, int]
-    size_bytes: dict[str, int]
-    examples: dict[str, str]
+    parts: list[PartInfo] = field(default_factory=list)
+    objects: dict[str, int] = field(default_factory=dict)
+    size_bytes: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     back: list[PartInfo] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class Tally:
-    """Counts outcomes of objects."""
-
-    parts: list[PartInfo] = field(default_factory=list)
-    objects: Counter[str] = field(default_factory=Counter)
-    size_bytes: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
-    left: Counter[str] = field(default_factory=Counter)
-    back: list[PartInfo] = field(default_factory=list)
+    def __post_init__(self) -> None:
+        self.objects, self.size_bytes, self.left = map(Counter, (self.objects, self.size_bytes, self.left))
 
     def count(self, outcome: str, size: int, address: str, message: str) -> None:
         """Count an object, or a leftover of it."""
@@ -158,26 +149,13 @@ class Tally:
         self.size_bytes[outcome] += size
         self.examples.setdefault(outcome, f"{address!r} ({message})")
 
-    def add(self, done: Done) -> None:
-        """Add the result of a task."""
+    def add(self, done: Tally) -> None:
+        """Add the counts of a task."""
         self.parts.extend(done.parts)
-        self.objects.update(done.objects)
-        self.size_bytes.update(done.size_bytes)
-        self.left.update(done.left)
         self.back.extend(done.back)
-        for outcome, example in done.examples.items():
-            self.examples.setdefault(outcome, example)
-
-    def done(self) -> Done:
-        """The counts as a payload."""
-        return Done(
-            parts=self.parts,
-            objects=dict(self.objects),
-            size_bytes=dict(self.size_bytes),
-            examples=self.examples,
-            left=dict(self.left),
-            back=self.back,
-        )
+        self.examples = done.examples | self.examples
+        for name in ("objects", "size_bytes", "left"):
+            getattr(self, name).update(getattr(done, name))
 
 
 def shares_of[P](run: PlannedRun[Any], runner: TaskRunner, parts: Sequence[P]) -> list[tuple[str, list[P]]]:
@@ -191,7 +169,7 @@ def work_through[C, T](
     runner: TaskRunner,
     record: StepRecord,
     output: type[StepOutput],
-    fn: PartitionFunction[C, T, Done],
+    fn: PartitionFunction[C, T, Tally],
     config: Callable[[GateConfig], C],
     tasks: Sequence[T],
     unit: str,

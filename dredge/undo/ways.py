@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, NotFoundError
 from dredge.runs.rendering import number_of, size_text
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
-from dredge.storage.undo import ExpiresOldVersions, Expiry, KeepsDeletedBytes
+from dredge.storage.undo import Expiry
 
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 # Versions in a bucket with versions, else off.
@@ -61,9 +61,9 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
     """
     versions = open_versions(namespace, options)
     chosen = _choose(asked, namespace, run_uri, versions, options)
-    if chosen.way == VERSIONS and isinstance(versions, ExpiresOldVersions):
-        chosen = _with_expiry(chosen, versions.expiry("data/"))
-    kept = versions.kept_seconds() if isinstance(versions, KeepsDeletedBytes) else 0
+    if chosen.way == VERSIONS and (expiry := versions.expiry("data/")) is not None:
+        chosen = _with_expiry(chosen, expiry)
+    kept = versions.kept_seconds()
     return replace(chosen, why=f"{chosen.why}; {_kept_words(kept)}") if kept else chosen
 
 

@@ -18,7 +18,6 @@ from contextlib import suppress
 from datetime import datetime
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.kv import KeyNotFoundError, Store
 from lakefs_embedded.auth import defaults, model
 from lakefs_embedded.auth.directory import Directory
 from lakefs_embedded.auth.errors import (
@@ -31,6 +30,7 @@ from lakefs_embedded.auth.evaluation import Grants
 from lakefs_embedded.auth.model import Clock, Credential, User
 from lakefs_embedded.auth.permissions import Permission
 from lakefs_embedded.auth.secrets import SecretBox, new_access_key_id, new_secret
+from lakefs_embedded.kv import KeyNotFoundError, Store
 
 CACHE_SECONDS = 5.0
 CACHE_ENTRIES = 10_000

@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dredge.kv import Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from dredge.xid import ascending_time, new_xid
 from lakefs_embedded.catalog.expiring import expire_rows
+from lakefs_embedded.kv import Store
 
 PREFIX = b"copies/"
 

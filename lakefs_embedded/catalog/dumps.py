@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.kv import PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Branch, Repository
@@ -23,6 +22,7 @@ from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.tasks import Status, Tasks
 from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import BadRequestError, BranchExistsError, MissingError, TagExistsError
+from lakefs_embedded.kv import PredicateFailedError, Store
 from lakefs_embedded.refs.commits import expected_id
 from lakefs_embedded.refs.records import Commit, Tag, commit_key, new_staging_token
 

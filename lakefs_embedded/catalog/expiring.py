@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dredge.errors import FormatError
-from dredge.kv import PredicateFailedError, Store
+from lakefs_embedded.kv import PredicateFailedError, Store
 
 
 def expire_rows(

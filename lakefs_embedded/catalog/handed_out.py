@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dredge.kv import PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.catalog.expiring import expire_rows
 from lakefs_embedded.catalog.signing import handed_out_at
 from lakefs_embedded.errors import LinkAddressError
+from lakefs_embedded.kv import PredicateFailedError, Store
 
 PREFIX = b"link-addresses/"
 

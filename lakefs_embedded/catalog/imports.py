@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import Literal
 
 from dredge.errors import DredgeError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Value
@@ -34,6 +33,7 @@ from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.replace import replace_below
 from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.records import Commit
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from dredge.kv import Store
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.committed import RangeStore
+from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.refs.commits import Commits
 from lakefs_embedded.refs.expressions import Resolver

@@ -1,7 +1,7 @@
 """API calls of multipart uploads.
 
 An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
-repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
+repository and its branch. The object store keeps the parts (see `lakefs_embedded.uploads`). On completion the
 object is made, the entry is staged, the record is removed; a crash in between leaves an unreferenced object and a
 record of a finished upload.
 
@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import NotFoundError
-from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
-from dredge.storage.uploads import Part, Uploads, open_uploads
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.entries import DEFAULT_CONTENT_TYPE, object_stats
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
@@ -27,7 +25,9 @@ from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import MissingError, PreconditionError
+from lakefs_embedded.kv import KeyNotFoundError, Store
 from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.uploads import Part, Uploads, open_uploads
 
 PARTITION = b"multiparts"
 

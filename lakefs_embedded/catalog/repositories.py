@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
@@ -13,6 +12,7 @@ from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.paging import named_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import LostRaceError, NamespaceInUseError, ReadOnlyError
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.names import check_branch, check_namespace, check_repository
 from lakefs_embedded.refs.repositories import METADATA_KEY
 

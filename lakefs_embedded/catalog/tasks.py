@@ -13,11 +13,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError
-from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.catalog.background import Background
 from lakefs_embedded.errors import GravelerError, TaskNotFoundError
+from lakefs_embedded.kv import KeyNotFoundError, Store
 
 _ALPHABET = string.ascii_letters + string.digits + "_-"
 _KEY_PREFIX = "tasks/"

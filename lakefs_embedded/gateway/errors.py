@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 
 from dredge.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
-from dredge.storage.uploads import UploadRefusedError
 from lakefs_embedded.catalog import PresignUnsupportedError
 from lakefs_embedded.catalog.multiparts import UploadNotFoundError
 from lakefs_embedded.errors import (
@@ -29,6 +28,7 @@ from lakefs_embedded.errors import (
     RepositoryNotFoundError,
     UnsupportedError,
 )
+from lakefs_embedded.uploads import UploadRefusedError
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import BranchExistsError, BranchNotFoundError
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.amortized import AmortizedReads
 from lakefs_embedded.refs.records import branch_key
 

@@ -25,9 +25,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from dredge.errors import DredgeError
-from dredge.kv import PredicateFailedError, Store
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, RepositoryState, repository_key
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.kv import PredicateFailedError, Store
 from lakefs_embedded.refs.records import DELETED_PARTITION, deleted_key
 from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
 

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import PreconditionError, ProtectedBranchError
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 _KEY = b"settings/protected_branches"
 _CACHE_AGE_MAX = timedelta(seconds=3)  # a real server's

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -35,6 +34,7 @@ from lakefs_embedded.errors import (
     RepositoryInDeletionError,
     RepositoryNotFoundError,
 )
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.refs.records import branch_key, commit_key, new_staging_token
 

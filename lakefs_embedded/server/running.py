@@ -16,9 +16,9 @@ from typing import Self
 import uvicorn
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import Store
 from lakefs_embedded.auth import Accounts
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.kv import Store
 from lakefs_embedded.server.data_folder import Credentials
 from lakefs_embedded.server.fault_injection import FaultInjector
 from lakefs_embedded.server.service import Clock, OpenNamespace, Service, utc_now

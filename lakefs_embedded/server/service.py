@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from starlette.types import ASGIApp
 
 from dredge.errors import ConfigError, ConflictError
-from dredge.kv import Store, open_store
 from dredge.storage import ObjectWriter
 from lakefs_embedded.auth import Accounts
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server.app import create_app
 from lakefs_embedded.server.authentication import Authenticator
 from lakefs_embedded.server.fault_injection import FaultInjector

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 INSTALLATION_PARTITION, INSTALLATION_KEY = b"auth", b"installation_metadata/installation_id"
 PARTITION = b"usage"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Value
+from lakefs_embedded.kv import KeyNotFoundError, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from dredge.errors import DredgeError
-from dredge.kv import Store
 from lakefs_embedded.errors import BranchNotFoundError
+from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.refs.repositories import Repositories
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dredge.kv import PredicateFailedError
 from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import TooManyTriesError
+from lakefs_embedded.kv import PredicateFailedError
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.refs.records import new_staging_token
 from lakefs_embedded.staging.area import Staged, StagingAreas

@@ -141,7 +141,7 @@ class LakeFSKVCheckTrashOperator(LakeFSKVTrashOperator, CheckOperator):
 
     def ask(self) -> Preflight:
         """Check the key-value store and the state folder."""
-        from dredge.trash.preflight import check
+        from dredge.trash.steps import check
 
         options = storage_options(self.aws_conn_id)
         return check(self.checked, lambda: self.connection.reader(self.rate), options)

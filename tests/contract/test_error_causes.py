@@ -14,12 +14,13 @@ import pytest
 from dredge import causes
 from dredge.causes import CAUSES, Cause
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.kv.dynamodb import AwsKeys, DynamoStore
-from dredge.kv.postgres import PostgresStore
+from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.options import AzureOptions, GcsOptions
 from dredge.storage.s3 import clients
+from lakefs_embedded.kv.dynamodb import DynamoStore
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support import failing
 from tests.support.failing import Answer, FailingServer
 from tests.support.secrets import SECRET, failure_of, words_of

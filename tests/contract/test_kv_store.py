@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
+from lakefs_embedded.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
 from tests.support.kv_drivers import DRIVERS, Driver
 from tests.support.kv_races import count_up, create_all
 

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dredge.kv import open_store
+from lakefs_embedded.kv import open_store
 from tests.support.airflow import Airflow, connections
 from tests.support.kv_world import World
 from tests.support.postgres import PostgresServer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dredge.gc.mark_uncommitted.kv_store import URL
-from dredge.kv import open_store
+from lakefs_embedded.kv import open_store
 from tests.support.airflow import Airflow, StepsHere, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 

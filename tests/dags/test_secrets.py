@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from dredge.kv import open_store
+from lakefs_embedded.kv import open_store
 from tests.support.airflow import FILTERS, Airflow, DagRun, StepsHere, no_retries
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.secrets import SECRET, files_with_secret

@@ -22,8 +22,8 @@ from demo.kinds import plant_all
 from demo.lake import Lake as PlantedLake
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
-from dredge.kv import open_store
 from dredge.storage import open_reader
+from lakefs_embedded.kv import open_store
 from tests.support.icechunk import build, graph_of, local_storage, scenarios
 from tests.support.kv_world import World
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server

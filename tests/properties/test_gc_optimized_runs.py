@@ -228,7 +228,7 @@ KEPT = {
 RULES = (None, 1, 8, 30)
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.combinations(KEPT, 2))
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(KEPT, 2)])
 def test_an_optimized_run_under_another_policy_deletes_what_a_clean_run_would(
     first: str, second: str
 ) -> None:
@@ -242,7 +242,7 @@ def test_an_optimized_run_under_another_policy_deletes_what_a_clean_run_would(
         world.age(hours=1)
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.combinations(RULES, 2))
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(RULES, 2)])
 def test_an_optimized_run_under_other_rules_of_the_server_deletes_what_a_clean_run_would(
     first: int | None, second: int | None
 ) -> None:

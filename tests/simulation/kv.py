@@ -7,8 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self
 
-from dredge.kv import Entry, Store
-from dredge.kv.model import MemoryKV
+from lakefs_embedded.kv import Entry, MemoryKV, Store
 from tests.simulation.doors import Doors, answer_lost, not_done
 
 PAGE_KEYS = 50

@@ -16,13 +16,13 @@ from typing import Any
 from starlette.datastructures import Headers, QueryParams
 
 from dredge.errors import NotFoundError, UnavailableError
-from dredge.kv import Store
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.transport import DroppedError, Response, Transport
 from dredge.lakefs.writing import LakeFSWriter
 from dredge.storage import open_writer
 from lakefs_embedded.auth import Accounts, User
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.kv import Store
 from lakefs_embedded.server.authentication import Authenticator
 from lakefs_embedded.server.errors import to_response
 from lakefs_embedded.server.namespaces import Namespaces

@@ -61,6 +61,7 @@ _ROOMS = (
     "dredge.trash",
     "dredge.icechunk",
     "dredge.kv",
+    "lakefs_embedded.kv",
     "dredge.storage",
     "dredge.sets",
     "dredge.undo",
@@ -78,6 +79,8 @@ _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), v
 _LEFT_OUT = (
     "dredge.kv.postgres",
     "dredge.kv.dynamodb",
+    "lakefs_embedded.kv.postgres",
+    "lakefs_embedded.kv.dynamodb",
     "dredge.storage.s3",
     "dredge.storage.azure",
     "dredge.storage.gcs",

@@ -31,8 +31,8 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
-from dredge.storage.undo import ObjectVersion, Versioning
-from dredge.storage.uploads import Completed, Uploads
+from dredge.storage.undo import ObjectVersion, Versioning, VersionReader
+from lakefs_embedded.uploads import Completed, Uploads
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
@@ -336,14 +336,14 @@ def _some_fail(keys: Sequence[str], remove: Callable[[int], DeleteOutcome]) -> d
     }
 
 
-class SimVersions:
+class SimVersions(VersionReader):
     """See `VersionReader`."""
 
     def __init__(self, location: Location) -> None:
         self._reader = SimReader(location)
         self._root = self._reader._root
 
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         return self._reader._call(
             "versioning", "", lambda: "enabled" if self._reader._bucket.versioned else "off"
         )

@@ -154,10 +154,10 @@ class StepsHere:
         self.before: Callable[[str, Mapping[str, str]], None] = lambda _step, _secrets: None
 
     def submit(self, operator: Any, secrets: Mapping[str, str] | None) -> None:
-        if secrets is None:  # the plan starts Spark
-            return
         from dredge.gc import steps
 
+        if secrets is None:
+            return
         self.started.append(operator.step)
         self.before(operator.step, secrets)
         if operator.step != "check_executors":

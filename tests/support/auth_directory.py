@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from dredge.kv import Store
 from lakefs_embedded.auth import model
 from lakefs_embedded.auth.directory import Directory, Page
 from lakefs_embedded.auth.model import Credential, Statement
 from lakefs_embedded.auth.secrets import SecretBox
+from lakefs_embedded.kv import Store
 from tests.support.faulty import WatchedStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dredge.kv import open_store
 from dredge.storage import ObjectWriter, open_writer
 from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.kv import open_store
 from tests.support.lakes import Lake, ManualClock, no_sleep
 from tests.support.memory_store import MemoryStore, memory_store
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from dredge.kv import Entry, Store
+from lakefs_embedded.kv import Entry, Store
 
 
 class CrashError(BaseException):

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from dredge.storage import DeleteOutcome
-from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.local import store
-from dredge.storage.undo import NoVersions, StreamedCopier
+from dredge.storage.opening import KINDS, Driver
+from dredge.storage.undo import StreamedCopier, VersionReader
 from tests.support.stand_ins import can_be_stood_in, standing_in
 
 
@@ -39,7 +39,7 @@ KINDS["local"] = lambda: Driver(
     writer=lambda location, _: LocalWriter(location),
     deleter=lambda location, _: LocalDeleter(location),
     copier=lambda source, target, _: StreamedCopier(LocalReader(source), LocalWriter(target)),
-    versions=lambda _location, _options: NoVersions(),
+    versions=lambda _location, _options: VersionReader(),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, open_store
 
 
 def create_all(url: str, start_at: float, name: bytes, keys: int) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dredge.gc.mark_uncommitted.kv_store import KVAccess
-from dredge.kv.model import Entry, MemoryKV
+from lakefs_embedded.kv import Entry, MemoryKV
 from tests.support.gc import World
 from tests.support.memory_rows import MemoryRows
 

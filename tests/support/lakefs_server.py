@@ -29,8 +29,8 @@ import urllib3
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
-from dredge.kv import Store, open_store
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
 from tests.support.objectstore import TestBucket
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from dredge.kv import Store, open_store
 from dredge.storage import ObjectWriter, open_writer
 from lakefs_embedded.catalog import Catalog, Commit, ObjectStats, Settings
+from lakefs_embedded.kv import Store, open_store
 from tests.support.memory_store import memory_store
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

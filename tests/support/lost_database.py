@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError
-from dredge.kv import Store
 from dredge.lakefs import Commit, Ref
+from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.records import Commit as Record
 from tests.support.gc import CatalogClient, World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.storage.drivers import Driver
+from dredge.storage.opening import Driver
 from dredge.storage.undo import StreamedCopier
 from tests.support.memory_store import (
     MemoryDeleter,

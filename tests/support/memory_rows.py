@@ -6,8 +6,8 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-from dredge.kv.model import Entry, MemoryKV, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+from lakefs_embedded.kv import Entry, MemoryKV, PredicateFailedError
 
 
 class MemoryRows:

@@ -16,14 +16,14 @@ from typing import Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError
-from dredge.storage.drivers import KINDS, Driver
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.opening import KINDS, Driver
 from dredge.storage.schemes import DRIVERS
-from dredge.storage.undo import ObjectVersion, Versioning
-from dredge.storage.uploads import Uploads
+from dredge.storage.undo import ObjectVersion, Versioning, VersionReader
+from lakefs_embedded.uploads import Uploads
 from tests.support.memory_uploads import MemoryUploads
 from tests.support.memory_versions import OlderVersions
 from tests.support.stand_ins import can_be_stood_in
@@ -304,7 +304,7 @@ class MemoryDeleter:
         return [outcomes[key] for key in keys]
 
 
-class MemoryVersions:
+class MemoryVersions(VersionReader):
     """Reads the versions of a memory store; see `dredge.storage.undo.VersionReader`."""
 
     def __init__(self, location: Location) -> None:
@@ -312,7 +312,7 @@ class MemoryVersions:
         self._root = location.root + "/" if location.root else ""
 
     @can_be_stood_in
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         """Whether the store keeps versions."""
         older = memory_store(self._location.bucket).older
         return "off" if older is None else "suspended" if older.suspended else "enabled"

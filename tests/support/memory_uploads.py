@@ -12,7 +12,7 @@ from datetime import datetime
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.keys import is_text
 from dredge.storage.model import ObjectWriter
-from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
+from lakefs_embedded.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 class MemoryUploads:
-    """See `dredge.storage.uploads.Uploads`."""
+    """See `lakefs_embedded.uploads.Uploads`."""
 
     def __init__(self, writer: ObjectWriter, now: Callable[[], datetime]) -> None:
         self._writer = writer

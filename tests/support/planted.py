@@ -15,8 +15,8 @@ import lakefs
 from demo import proof
 from demo.kinds import plant_all
 from demo.lake import Lake
-from dredge.kv.model import MemoryKV
 from dredge.storage import StorageOptions
+from lakefs_embedded.kv import MemoryKV
 from tests.support.lakefs_server import Lake as Server
 from tests.support.lakefs_server import lakefs_server
 

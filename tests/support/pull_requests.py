@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from dredge.errors import ConflictError
-from dredge.kv import Store
 from dredge.lakefs.files import messages
+from lakefs_embedded.kv import Store
 from tests.support.kv_world import countdown_id
 
 INDEX_PARTITION = b"pulls"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 
-from dredge.kv.model import MemoryKV
+from lakefs_embedded.kv import MemoryKV
 from tests.support.gc import CatalogClient, World, make_world
 
 

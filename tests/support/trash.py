@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dredge.kv import open_store
 from dredge.kv.rows import Row
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
@@ -28,6 +27,7 @@ from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, scan
 from dredge.trash.undo import UndoLog
 from dredge.trash.waiting import advance_waiting, no_list
+from lakefs_embedded.kv import open_store
 from tests.support.kv_world import World
 
 MARGINS = TrashMargins()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from dredge.errors import UnavailableError
-from dredge.kv import Entry, Store
+from lakefs_embedded.kv import Entry, Store
 from tests.support.faulty import CrashError, Operation
 
 type Actor = Callable[[Store], object]

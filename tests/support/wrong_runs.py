@@ -18,9 +18,9 @@ from dredge.gc.check_limits import step as check_limits
 from dredge.gc.run import open_state
 from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
-from dredge.kv.model import MemoryKV
 from dredge.storage import ObjectWriter
 from dredge.undo.alarms import Alarm, acknowledge_alarms
+from lakefs_embedded.kv import MemoryKV
 from tests.support.gc import CatalogClient, World, make_world
 from tests.support.kept import built_once
 from tests.support.memory_versions import OlderVersions

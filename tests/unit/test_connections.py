@@ -14,10 +14,11 @@ from botocore.exceptions import ClientError
 
 from dredge.connections import check_key, check_server_url, tls_context
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.kv.dynamodb import AwsKeys, DynamoStore
+from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions
 from dredge.storage.options import AzureOptions, GcsOptions
+from lakefs_embedded.kv.dynamodb import DynamoStore
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 
 _URLS = (

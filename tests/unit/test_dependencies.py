@@ -15,7 +15,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.icechunk.format.manifests import unpack_locations
 from dredge.icechunk.library import open_library
-from dredge.kv.opening import open_store
+from lakefs_embedded.kv import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -42,7 +42,7 @@ def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
 
 def _free_rows(run: Run, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
     """The candidates that are not held, file by file; all candidates without guards."""
-    found = SubtractOutput.find(run.folder)
+    found = run.folder.read_output(SubtractOutput)
     holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
     for part in () if found is None else found.candidates:
         rows = run.folder.read_part(part, [*columns, *HOLD_COLUMNS])
@@ -61,7 +61,7 @@ def make_question(run: Run, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards = CheckLimitsOutput.find(run.folder)
+    guards = run.folder.read_output(CheckLimitsOutput)
     if guards is None:  # the step is being repeated, and will ask again
         return
     yield from first_lines(run, asked, run.plan.repository, guards, report)
@@ -187,7 +187,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> 
 
 def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branches]:
     """Assign each candidate to the newest expired commit with it; returns the branches of the commits by number."""
-    committed = ListCommittedOutput.find(run.folder)
+    committed = run.folder.read_output(ListCommittedOutput)
     if committed is None or committed.rules is None:
         return []  # without rules no commit expires
     history = read_history(run.folder, committed)

@@ -318,7 +318,7 @@ def _has_ledger(folder: RunFolder) -> bool:
 
 
 def _deletable(folder: RunFolder) -> Hashes:
-    found, guards = SubtractOutput.find(folder), CheckLimitsOutput.find(folder)
+    found, guards = folder.read_output(SubtractOutput), folder.read_output(CheckLimitsOutput)
     if found is None or guards is None:
         raise FormatError(f"the candidates of {folder.uri} are gone")
     return unite([read_hashes(folder, part) for part in guards.may_go(found)])

@@ -246,7 +246,7 @@ def _unclaimed(
 def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
     """The cutoff of a run under rules; None without rules: such a run deleted no object of a range file."""
     try:
-        committed = ListCommittedOutput.find(swept.folder)
+        committed = swept.folder.read_output(ListCommittedOutput)
         if committed is None or committed.all_commits:
             return None
         return datetime.fromisoformat(swept.folder.read_json(PLAN)["cutoff"])
@@ -306,7 +306,7 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
     """The addresses with some hashes in commits known to a run as expired. Unreadable files explain nothing."""
     nothing = pa.nulls(0, pa.string())
     try:
-        committed = ListCommittedOutput.find(folder)
+        committed = folder.read_output(ListCommittedOutput)
         if committed is None:
             return nothing
         history = folder.read_part(committed.history, ["commit_id", "metarange_id"])

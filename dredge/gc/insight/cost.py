@@ -196,7 +196,7 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     cost.kinds[cost_labels.YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
-    swept, guards = BulkDeleteOutput.find(base.folder), CheckLimitsOutput.find(base.folder)
+    swept, guards = base.folder.read_output(BulkDeleteOutput), base.folder.read_output(CheckLimitsOutput)
     if swept is not None and swept.is_settled:
         for group in swept.groups:
             kind = {

@@ -204,7 +204,7 @@ def last_judged(
 def _judged(
     folder: RunFolder, address: str, hashed: int, plan: Plan, options: StorageOptions | None
 ) -> Judged | None:
-    candidates = SubtractOutput.find(folder)
+    candidates = folder.read_output(SubtractOutput)
     if candidates is None:
         return None
     found = _row(folder, candidates.candidates, address, hashed)
@@ -212,13 +212,13 @@ def _judged(
         return None
     part, row = found
     at = plan.created_at
-    swept = BulkDeleteOutput.find(folder)
+    swept = folder.read_output(BulkDeleteOutput)
     if swept is not None and swept.is_settled:
         judged = _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
         return None if judged is None else _restorable(judged, folder, plan, address, options)
     reason = row["reason"][0].as_py()
     hold = row["hold"][0].as_py() or ""
-    guards = CheckLimitsOutput.find(folder)
+    guards = folder.read_output(CheckLimitsOutput)
     if guards is not None:
         hold = Holds.of(folder, guards.hold_files).codes_of(row)[0].as_py() or ""
     return Judged(folder.run_id, at, reason, "", hold, why_held(hold) if hold else REASONS[reason])
@@ -237,7 +237,7 @@ def _from_ledger(
         return Judged(folder.run_id, at, reason, ledger.KEPT, row["code"] or "", why_kept(row["code"] or ""))
     why = row["message"] or REASONS[reason]
     judged = Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
-    approved = ApproveOutput.find(folder)
+    approved = folder.read_output(ApproveOutput)
     if approved is None:
         return judged
     said = approved.approval

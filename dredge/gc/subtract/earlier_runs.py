@@ -274,7 +274,7 @@ def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Ha
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
     # When other repositories stop referring to objects, a clean run follows.
-    committed = ListCommittedOutput.find(base.folder)
+    committed = base.folder.read_output(ListCommittedOutput)
     for item in [] if committed is None else committed.referring:
         for part in from_json(Referred, item).live.shards.values():
             yield read_hashes(base.folder, part)

@@ -132,7 +132,7 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
     }
     # An optimized run lists few slices, so the prefixes of earlier runs count until a clean run.
     base = base_of(run)
-    before = None if base is None else SubtractOutput.find(base.folder)
+    before = None if base is None else base.folder.read_output(SubtractOutput)
     if before is not None:
         found.update(before.nested)
     record.details["nested"] = sorted(found)

@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes
@@ -30,12 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.azure.clients import container_client
-from dredge.storage.azure.errors import translated
-from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.azure.clients import container_client, translated
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import check_order, cut_root
+from dredge.storage.remote import check_order, cut_bounds, cut_root, infos_of
 
 PAGE_BLOBS = 5000
 FOLDER_MARK = "hdi_isfolder"
@@ -250,7 +248,8 @@ def list_blobs(
     for whole in _in_byte_order(
         pages, flat, root + stop_before if stop_before.isascii() and stop_before else ""
     ):
-        rows = _bounded(cut_root(whole, root), prefix, start_after, stop_before)
+        rows = cut_bounds(cut_root(whole, root), start_after, stop_before)
+        rows = rows.filter(pc.starts_with(rows.column(0), prefix))
         if rows.num_rows:
             yield rows
 
@@ -283,26 +282,10 @@ def _behind(rows: pa.RecordBatch, stop: str) -> pa.BooleanArray:
     return pc.greater_equal(rows.column(0)[-1:], stop)
 
 
-def _bounded(rows: pa.RecordBatch, prefix: str, start_after: str, stop_before: str) -> pa.RecordBatch:
-    if prefix:
-        rows = rows.filter(pc.starts_with(rows.column(0), prefix))
-    if start_after:
-        rows = rows.filter(pc.greater(rows.column(0), start_after))
-    if stop_before:
-        rows = rows.filter(pc.less(rows.column(0), stop_before))
-    return rows
-
-
 def list_one_level(options: StorageOptions, url: str, root: str, prefix: str) -> Level:
     """List one level below `root`; see `ObjectReader.list_level`."""
     folders, objects = set[str](), list[ObjectInfo]()
     for page in Pages(options, url, root + prefix, delimiter="/"):
         folders.update(folder.removeprefix(root) for folder in page.folders)
-        objects += [info_of_row(row) for row in cut_root(page.rows, root).to_pylist()]
+        objects += infos_of(cut_root(page.rows, root))
     return Level(sorted(folders), sorted(objects, key=lambda info: info.key))
-
-
-def info_of_row(row: dict[str, Any]) -> ObjectInfo:
-    """A row of a listing as a value."""
-    modified = row["last_modified"].astimezone(UTC)
-    return ObjectInfo(row["key"], row["size"], modified, row["etag"], row[STORAGE_CLASS])

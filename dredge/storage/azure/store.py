@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.clients import container_client, signed_url
-from dredge.storage.azure.deleting import AzureDeleter
-from dredge.storage.azure.errors import code_of, translated
+from dredge.storage.azure.clients import code_of, container_client, translated
 from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
-from dredge.storage.azure.undo import AzureCopier
-from dredge.storage.azure.uploads import send_stream
+from dredge.storage.azure.undo import AzureCopier, block_id, new_upload_id, only_if_absent
 from dredge.storage.keys import is_exact
-from dredge.storage.location import below
 from dredge.storage.model import Level, ObjectInfo
-from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
-from dredge.storage.uploads import PARTS, PartObjects
+from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader, split_parts
 
 
 class AzureReader(RemoteReader):
@@ -80,7 +76,7 @@ def _chunks(opened: Any, doing: str) -> Iterator[bytes]:
 
 
 class AzureWriter(AzureReader):
-    """An `ObjectWriter` of blobs below a prefix of a container, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
+    """An `ObjectWriter` of blobs below a prefix of a container."""
 
     def put(self, key: str, data: bytes) -> str | None:
         return self._put(key, data, overwrite=True)
@@ -101,7 +97,7 @@ class AzureWriter(AzureReader):
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         client = self._container.get_blob_client(self._target(key))
         with translated(f"writing {key!r} in {self.uri}"):
-            send_stream(client, chunks, if_absent)
+            _send_stream(client, chunks, if_absent)
         return self.stat(key)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
@@ -110,21 +106,30 @@ class AzureWriter(AzureReader):
         self._target(target)
         return AzureCopier(self._location, self._location, self._options).copy_to(source, target)
 
-    def uploads(self) -> PartObjects:
-        return PartObjects(self, AzureDeleter(below(self._location, PARTS), self._options))
-
-    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        return signed_url(self._options, self._bucket, self._name(key), expires_seconds, "r", filename)
-
-    def presign_put(self, key: str, expires_seconds: int) -> str:
-        """See `UrlSigner.presign_put`; the request needs the header `x-ms-blob-type: BlockBlob`."""
-        return signed_url(self._options, self._bucket, self._target(key), expires_seconds, "racw")
-
     def _put(self, key: str, data: bytes, **more: Any) -> str | None:
         client = self._container.get_blob_client(self._target(key))
         with translated(f"writing {key!r} in {self.uri}"):
             answer = client.upload_blob(data, length=len(data), **more)
         return str(answer["etag"]).strip('"')
+
+
+def _send_stream(client: Any, chunks: Iterable[bytes], if_absent: bool) -> None:
+    """Write a blob of unknown length with one block in memory; after an error the blob is unchanged."""
+    # Blocks are in no listing, and the service drops staged ones after a week.
+    from azure.storage.blob import BlobBlock
+
+    parts = split_parts(chunks)
+    first = next(parts, b"")
+    second = next(parts, None)
+    if second is None:
+        client.upload_blob(first, length=len(first), overwrite=not if_absent)
+        return
+    upload_id, staged = new_upload_id(), list[Any]()
+    for number, part in enumerate(chain([first, second], parts), 1):
+        name = block_id(upload_id, number)
+        client.stage_block(name, part, length=len(part))
+        staged.append(BlobBlock(block_id=name))
+    client.commit_block_list(staged, **only_if_absent(if_absent))
 
 
 def _info(key: str, found: Any) -> ObjectInfo:

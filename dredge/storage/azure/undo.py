@@ -18,27 +18,22 @@ Copy Blob From URL, Put Block From URL, Get Blob Service Properties.
 
 from __future__ import annotations
 
-import time
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC
-from operator import itemgetter
 from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.clients import container_client, service_client, source_access
-from dredge.storage.azure.deleting import CODES, AzureDeleter, Deletion, send_deletions
-from dredge.storage.azure.errors import code_of, translated
+from dredge.storage.azure.clients import code_of, container_client, service_client, source_access, translated
 from dredge.storage.azure.listing import FOLDER_MARK
-from dredge.storage.azure.uploads import block_id, new_upload_id, only_if_absent
-from dredge.storage.deleting import AdaptiveRate, DeleteLoop
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri
-from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo
+from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
-from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, check_source
+from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
+from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning, VersionReader, check_source
 
 COPY_LIMIT_BYTES = 256 << 20
 BLOCK_BYTES = 100 << 20
@@ -46,16 +41,8 @@ _BLOCKS_AT_ONCE = 8
 _ACCESS_SECONDS = 3600
 
 
-class AzureCopier:
+class AzureCopier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account."""
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"AzureCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
@@ -174,6 +161,23 @@ def _from_block(source: Any) -> dict[str, Any]:
     return {"headers": {"x-ms-source-if-match": source.etag}}
 
 
+def block_id(upload_id: str, number: int) -> str:
+    """Id of a block; all ids of a blob have one length."""
+    return f"{upload_id}{number:05d}"
+
+
+def new_upload_id() -> str:
+    """Id of an upload."""
+    return secrets.token_hex(8)
+
+
+def only_if_absent(wanted: bool) -> dict[str, Any]:
+    """Arguments of the SDK for a write to a free name."""
+    from azure.core import MatchConditions
+
+    return {"match_condition": MatchConditions.IfMissing} if wanted else {}
+
+
 def _kept_tier(source: Any) -> dict[str, Any]:
     # Only a tier of the blob itself, not of the account.
     from azure.storage.blob import StandardBlobTier
@@ -205,8 +209,8 @@ def copier_inside(source: Location, target: Location, options: StorageOptions) -
     return AzureCopier(source, target, options) if same else None
 
 
-class AzureVersions(Place):
-    """See `dredge.storage.undo.VersionReader`, `KeepsDeletedBytes` and `BringsBackCopies`."""
+class AzureVersions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
     def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; a small blob in the given folder shows it."""
@@ -272,31 +276,6 @@ class AzureMarkerDeleter(MarkerDeleter):
 
     def _restore(self, key: str, version: str) -> None:
         AzureCopier(self._location, self._location, self._options).copy_version(key, version)
-
-
-class AzureVersionDeleter(VersionBatches):
-    """Deletes single versions; the service refuses current ones."""
-
-    BATCH_KEYS = AzureDeleter.BATCH_KEYS
-
-    def __init__(self, location: Location, options: StorageOptions) -> None:
-        super().__init__(location, options)
-        self._sleep = time.sleep
-
-    def _delete(
-        self, items: list[tuple[str, str]], may_send: MaySend
-    ) -> dict[tuple[str, str], DeleteOutcome]:
-        exact = [item for item in items if all(item) and is_exact(self._root + item[0])]
-        outcomes = {item: DeleteOutcome(item[0], "not_addressable") for item in set(items).difference(exact)}
-        loop = DeleteLoop[tuple[str, str]](
-            lambda batch, _: self._send(batch), CODES, itemgetter(0), AdaptiveRate(), self._sleep
-        )
-        found = loop.delete(self._batches(exact), may_send, self._options.delete_requests)
-        return outcomes | {item: replace(told, version_id=item[1]) for item, told in found.items()}
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        wanted = [Deletion(key, self._root + key, version) for key, version in batch]
-        return send_deletions(self._options, self._bucket, wanted, self.uri)
 
 
 def _version(found: Any) -> ObjectVersion:

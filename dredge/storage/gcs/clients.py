@@ -1,22 +1,114 @@
-"""Sessions of this process with Google Cloud Storage, and signed URLs.
+"""Sessions of this process with Google Cloud Storage, and the cause and message of an error.
 
-`google-cloud-storage` has credentials, their renewal and signatures. Requests use its HTTP session instead of its
-`Blob` objects, which take half the time of a listing, keep only the first error of a batch, and hide the
+Google's libraries have credentials and their renewal. Requests use their HTTP session instead of the `Blob` objects of
+`google-cloud-storage`, which take half the time of a listing, keep only the first error of a batch, and hide the
 generation of an answer.
+
+Source: Cloud Storage documentation, "HTTP status and error codes for JSON" and "Retry strategy".
 """
 
 from __future__ import annotations
 
 import json
+import re
 import warnings
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from dredge.errors import ConfigError
-from dredge.storage.https import mount
-from dredge.storage.model import attachment
+from dredge import causes
+from dredge.causes import Cause
+from dredge.errors import ConfigError, DredgeError
+from dredge.storage.https import mount, redact
 from dredge.storage.options import GcsOptions
 from dredge.storage.remote import ProcessCache
+
+PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""Statuses worth a retry."""
+THROTTLED = frozenset({429, 503})
+NO_CONNECTION = 0
+"""Status of a request without an answer."""
+_CHECKSUM = re.compile(rb"(?i)(content-md5|checksum)[^.]*required|requires?[^.]*(content-md5|checksum)")
+_HINTS = {
+    causes.DENIED: "Check the roles of the credentials (storage.objects.list, get, create and delete, such as in"
+    " roles/storage.objectUser).",
+    causes.NO_CONTAINER: "The bucket does not exist at this endpoint; check the URI and the endpoint.",
+}
+
+
+def reason(status: int, body: bytes) -> tuple[str, str]:
+    """Code and message in the body of an error (JSON, XML or nothing)."""
+    try:
+        found: Any = json.loads(body)["error"]
+        errors = found.get("errors") or [{}]
+        return str(errors[0].get("reason") or status), redact(str(found.get("message") or ""))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return str(status), ""
+
+
+def by_status(status: int, body: bytes, doing: str) -> DredgeError:
+    """The error for an answer."""
+    code, message = reason(status, body)
+    cause = _cause(status, body)
+    words = redact(f"{doing}: {status} {code} {message}".rstrip())
+    if status == 400 and b"requester pays" in body:
+        return cause.error(words, "Set DREDGE_GCS_USER_PROJECT to the project that pays.")
+    return cause.error(words, _HINTS.get(cause, ""))
+
+
+def _cause(status: int, body: bytes) -> Cause:
+    if status == NO_CONNECTION:
+        return causes.NO_ANSWER
+    if status == 404 and (is_about_bucket(body) or b"<Code>NoSuchBucket" in body):
+        return causes.NO_CONTAINER
+    if status in {404, 410}:
+        return causes.MISSING
+    if status in {409, 412}:
+        return causes.CONFLICT
+    if status in {405, 501}:
+        return causes.NOT_IMPLEMENTED
+    if status in PASSING or status >= 500:
+        return causes.BUSY
+    if status == 400 and _CHECKSUM.search(body):
+        return causes.CHECKSUM
+    if status == 401 or b"<Code>SignatureDoesNotMatch" in body:
+        return causes.EXPIRED if b"xpired" in body else causes.CREDENTIALS
+    return causes.DENIED if status == 403 else causes.REJECTED
+
+
+def is_about_bucket(body: bytes) -> bool:
+    """Whether a 404 means a missing bucket."""
+    return b"bucket does not exist" in body
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise Dredge's errors for those of the libraries; unchained, as theirs may contain request details."""
+    from google.auth.exceptions import GoogleAuthError
+    from requests import RequestException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except (GoogleAuthError, RequestException, HTTPError) as error:
+        raise _cause_without_answer(error).error(redact(f"{doing}: {type(error).__name__}")) from None
+
+
+def _cause_without_answer(error: Exception) -> Cause:
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from requests.exceptions import ConnectionError, InvalidURL
+    from urllib3.exceptions import ProtocolError
+
+    if causes.is_certificate(error):
+        return causes.CERTIFICATE
+    if isinstance(error, InvalidURL):
+        return causes.UNUSABLE
+    if isinstance(error, GoogleAuthError) and not isinstance(error, TransportError):
+        return causes.BUSY if error.retryable else causes.CREDENTIALS
+    lost = isinstance(error.args[0] if error.args else None, ProtocolError)
+    found = isinstance(error, TransportError | ConnectionError) and not lost
+    return causes.UNREACHABLE if found else causes.NO_ANSWER
+
 
 POOL_CONNECTIONS = 64
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -34,16 +126,6 @@ def session(options: GcsOptions) -> Any:
 def credentials(options: GcsOptions) -> Any:
     """The credentials; raises like `session`."""
     return _cache.get(("credentials", options), lambda: _credentials(options))
-
-
-def library() -> Any:
-    """The module `google.cloud.storage`; raises ConfigError without the extra."""
-    with _cache.lock:
-        try:
-            from google.cloud import storage
-        except ImportError:
-            raise ConfigError(INSTALL) from None
-        return storage
 
 
 def _build(options: GcsOptions) -> Any:
@@ -95,35 +177,3 @@ def _load(options: GcsOptions) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning about files from untrusted sources
         return google.auth.load_credentials_from_dict(info, scopes=_SCOPES)[0]  # type: ignore[no-untyped-call]
-
-
-def signed_url(
-    options: GcsOptions, bucket: str, name: str, method: str, valid: timedelta, filename: str = ""
-) -> str:
-    """Sign a URL, without a request.
-
-    Only credentials with a private key (a key file) can sign; a machine's identity would need a request to the IAM
-    service for each URL.
-
-    Args:
-        valid: at most seven days.
-    """
-    signer = credentials(options)
-    if not hasattr(signer, "sign_bytes"):
-        raise ConfigError("signed URLs of Google Cloud Storage need a service account's key file")
-    client: Any = library().Client(project=options.project or "-", credentials=signer)
-    try:
-        return str(
-            client.bucket(bucket)
-            .blob(name)
-            .generate_signed_url(
-                version="v4",
-                expiration=valid,
-                method=method,
-                api_access_endpoint=options.endpoint,
-                response_disposition=attachment(filename) if filename else None,
-                credentials=signer,
-            )
-        )
-    except ValueError as error:
-        raise ConfigError(f"no URL can be signed for {name!r}: {error}") from None

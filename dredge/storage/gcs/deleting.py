@@ -13,19 +13,11 @@ from datetime import datetime
 from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
-from dredge.storage.deleting import (
-    CONNECTION_LOST,
-    NOT_CONNECTED,
-    UNCLEAR,
-    AdaptiveRate,
-    BatchDeleter,
-    Codes,
-    all_failed,
-)
-from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
+from dredge.storage import deleting
+from dredge.storage.gcs.clients import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.undo import GcsVersions, marker_id
-from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, is_name, send_batch
+from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Query, is_name, send_batch
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
@@ -43,18 +35,55 @@ _HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})
 """Why the service refuses: a temporary or event-based hold; a retention policy of the bucket, or of the object."""
 
 
-class GcsDeleter(BatchDeleter):
-    """Deletes objects below a prefix."""
-
+class _GcsBatches(deleting.Batches):
     BATCH_KEYS = BATCH_PARTS
-    CODES: ClassVar = Codes(
+    CODES: ClassVar = deleting.Codes(
         throttled=frozenset(str(status) for status in THROTTLED),
         # A part without an answer is asked again with the others, as parts cost nothing.
-        transient=frozenset({UNCLEAR, CONNECTION_LOST, *(str(status) for status in PASSING - THROTTLED)}),
+        transient=frozenset(
+            {deleting.UNCLEAR, deleting.CONNECTION_LOST, *(str(status) for status in PASSING - THROTTLED)}
+        ),
         alone=frozenset(),
     )
 
-    def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
+    def _can_name(self, key: str) -> bool:
+        return is_name(self._root, key)
+
+    def _delete(self, items: Sequence[deleting.Item], queries: Sequence[Query]) -> list[DeleteOutcome]:
+        parts = [
+            Part("DELETE", self._root + key, query) for (key, _), query in zip(items, queries, strict=True)
+        ]
+        try:
+            answers = self._ask(parts)
+        except DredgeError as error:
+            code = deleting.CONNECTION_LOST if error.kind == "unavailable" else type(error).__name__
+            return deleting.all_failed(items, code, str(error))
+        return [self._outcome(key, answer) for (key, _), answer in zip(items, answers, strict=True)]
+
+    def _ask(self, parts: list[Part]) -> list[PartAnswer | None]:
+        return send_batch(self._options.gcs, self._bucket, parts, f"deleting in {self.uri}")
+
+    def _outcome(self, key: str, answer: PartAnswer | None) -> DeleteOutcome:
+        if answer is None:
+            return DeleteOutcome(key, "failed", deleting.UNCLEAR, "the server did not answer about this key")
+        if answer.status in {200, 204}:
+            return DeleteOutcome(key, "deleted")
+        if answer.status == 404 and is_about_bucket(answer.body):
+            return DeleteOutcome(key, "failed", "NoSuchBucket", "the bucket does not exist")
+        if answer.status == 404:
+            return DeleteOutcome(key, "missing")
+        if answer.status == 412:
+            return DeleteOutcome(key, "failed", _CHANGED, "it was written again meanwhile")
+        code, message = reason(answer.status, answer.body)
+        return DeleteOutcome(key, "failed", str(answer.status) if answer.status in PASSING else code, message)
+
+
+class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
+    """Deletes objects below a prefix."""
+
+    def __init__(
+        self, location: Location, options: StorageOptions, rate: deleting.AdaptiveRate | None = None
+    ) -> None:
         super().__init__(location, options, rate)
         self._listed: Mapping[str, ObjectInfo] = {}
 
@@ -70,53 +99,40 @@ class GcsDeleter(BatchDeleter):
         made._versioned, made._sleep, made._listed = self._versioned, self._sleep, listed
         return made
 
-    def _can_name(self, key: str) -> bool:
-        return is_name(self._root, key)
-
     def _prepare(self) -> None:
         if self._versioned is None:
             found = GcsVersions(self._location, self._options).versioning()
             self._versioned = found in {"enabled", "unknown"}
 
-    def _send(self, keys: list[str], may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, items: list[deleting.Item], may_send: MaySend) -> list[DeleteOutcome]:
         looks = bool(self._versioned or self._listed)
-        generations = self._look(keys) if looks else {}
+        generations = self._look([key for key, _ in items]) if looks else {}
         told = {key: found for key, found in generations.items() if isinstance(found, DeleteOutcome)}
-        asked = [key for key in keys if key not in told]
+        asked = [item for item in items if item[0] not in told]
         if looks and asked and not may_send():  # the look took its time
-            told |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key in asked}
+            told |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key, _ in asked}
         elif asked:
-            told |= dict(zip(asked, self._delete(asked, generations), strict=True))
-        return [told[key] for key in keys]
+            for outcome in self._delete(asked, [_condition(generations.get(key)) for key, _ in asked]):
+                told[outcome.key] = self._with_marker(outcome, generations.get(outcome.key))
+        return [told[key] for key, _ in items]
 
-    def _delete(self, keys: list[str], generations: dict[str, str | DeleteOutcome]) -> list[DeleteOutcome]:
-        parts = [Part("DELETE", self._root + key, _condition(generations.get(key))) for key in keys]
-        try:
-            answers = self._ask(parts)
-        except DredgeError as error:
-            code = CONNECTION_LOST if error.kind == "unavailable" else type(error).__name__
-            return all_failed(keys, code, str(error))
-        return [
-            self._outcome(key, answer, generations.get(key))
-            for key, answer in zip(keys, answers, strict=True)
-        ]
+    def _with_marker(self, outcome: DeleteOutcome, generation: str | DeleteOutcome | None) -> DeleteOutcome:
+        leaves = self._versioned and isinstance(generation, str) and outcome.outcome == "deleted"
+        return replace(outcome, version_id=marker_id(str(generation))) if leaves else outcome
 
     def _look(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
         """The current generation of each object, or an outcome. A failed lookup leaves no deletion in doubt."""
         try:
             found = self._generations(keys)
         except DredgeError as error:
-            code = NOT_CONNECTED if error.kind == "unavailable" else type(error).__name__
-            return {told.key: told for told in all_failed(keys, code, str(error))}
+            code = deleting.NOT_CONNECTED if error.kind == "unavailable" else type(error).__name__
+            return {key: DeleteOutcome(key, "failed", code, str(error)) for key in keys}
         return {
-            key: replace(told, code=NOT_CONNECTED)
+            key: replace(told, code=deleting.NOT_CONNECTED)
             if isinstance(told, DeleteOutcome) and self.CODES.is_doubtful(told.code)
             else told
             for key, told in found.items()
         }
-
-    def _ask(self, parts: list[Part]) -> list[PartAnswer | None]:
-        return send_batch(self._options.gcs, self._bucket, parts, f"deleting in {self.uri}")
 
     def _generations(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
         """The current generation of each object, or an outcome."""
@@ -126,7 +142,7 @@ class GcsDeleter(BatchDeleter):
             if answer is not None and answer.status == 200:
                 found[key] = self._as_listed(key, read_resource(answer.body, f"looking at {key!r}"))
             else:
-                found[key] = self._outcome(key, answer, None)
+                found[key] = self._outcome(key, answer)
         return found
 
     def _as_listed(self, key: str, found: Resource) -> str | DeleteOutcome:
@@ -136,25 +152,15 @@ class GcsDeleter(BatchDeleter):
             return found.generation
         return DeleteOutcome(key, "failed", _CHANGED, "it was written again since it was listed")
 
-    def _outcome(
-        self, key: str, answer: PartAnswer | None, generation: str | DeleteOutcome | None
-    ) -> DeleteOutcome:
-        if answer is None:
-            return DeleteOutcome(key, "failed", UNCLEAR, "the server did not answer about this key")
-        if answer.status in {200, 204}:
-            version = marker_id(generation) if self._versioned and isinstance(generation, str) else None
-            return DeleteOutcome(key, "deleted", version_id=version)
-        if answer.status == 404 and is_about_bucket(answer.body):
-            return DeleteOutcome(key, "failed", "NoSuchBucket", "the bucket does not exist")
-        if answer.status == 404:
-            return DeleteOutcome(key, "missing")
-        if answer.status == 412:
-            return DeleteOutcome(key, "failed", _CHANGED, "it was written again meanwhile")
-        code, message = reason(answer.status, answer.body)
-        return DeleteOutcome(key, "failed", str(answer.status) if answer.status in PASSING else code, message)
+
+class GcsVersionDeleter(_GcsBatches, deleting.BatchVersionDeleter):
+    """Deletes single generations."""
+
+    def _send(self, items: list[deleting.Item], _may_send: MaySend) -> list[DeleteOutcome]:
+        return self._delete(items, [(("generation", version),) for _, version in items])
 
 
-def _condition(generation: object) -> tuple[tuple[str, str], ...]:
+def _condition(generation: object) -> Query:
     return (("ifGenerationMatch", generation),) if isinstance(generation, str) else ()
 
 

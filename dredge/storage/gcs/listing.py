@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from datetime import UTC
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,9 +24,10 @@ import pyarrow as pa
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.storage.gcs.wire import ask, bucket_url
 from dredge.storage.keys import is_text
-from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import GcsOptions
+from dredge.storage.remote import infos_of
 
 FIELDS = "name,size,updated,generation,md5Hash,crc32c,storageClass"
 _TIME = LISTING_SCHEMA.field("last_modified").type
@@ -126,9 +127,7 @@ def info(key: str, found: Resource) -> ObjectInfo:
     `last_modified` is the later time of its last write and of its last change of metadata, so its age is never too
     high.
     """
-    row = rows([found], 0).to_pylist()[0]
-    modified = row["last_modified"].astimezone(UTC)
-    return ObjectInfo(key, row["size"], modified, row["etag"], row[STORAGE_CLASS])
+    return replace(infos_of(rows([found], 0))[0], key=key)
 
 
 PAGE_ROWS = 1000

@@ -8,32 +8,19 @@ import json
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import IO, Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.storage.gcs.clients import signed_url
-from dredge.storage.gcs.deleting import GcsDeleter
-from dredge.storage.gcs.errors import translated
-from dredge.storage.gcs.listing import (
-    FIELDS,
-    Resource,
-    encoded_checksum,
-    info,
-    list_objects,
-    list_one_level,
-    read_resource,
-    tag,
-)
+from dredge.storage.gcs import listing
+from dredge.storage.gcs.clients import translated
 from dredge.storage.gcs.undo import rewrite
 from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
-from dredge.storage.location import Location, below
+from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
-from dredge.storage.uploads import PARTS, PartObjects
 
 _AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the service unpacks objects with a Content-Encoding of gzip."""
@@ -48,7 +35,7 @@ class GcsReader(RemoteReader):
         self._gcs = options.gcs
 
     def stat(self, key: str) -> ObjectInfo:
-        return info(key, self._look(key))
+        return listing.info(key, self._look(key))
 
     def get(self, key: str) -> bytes:
         doing = f"reading {key!r} in {self.uri}"
@@ -71,22 +58,22 @@ class GcsReader(RemoteReader):
         found, doing = self._look(key), f"reading {key!r}"
         end = int(found.size) if length is None else min(int(found.size), start + length)
         if end <= start:
-            return OpenObject(info(key, found))
+            return OpenObject(listing.info(key, found))
         asked = {"alt": "media", "generation": found.generation}
         headers = _AS_STORED | {"Range": f"bytes={start}-{end - 1}"}
         response = open_stream(self._gcs, self._url(key), doing, params=asked, headers=headers)
-        return OpenObject(info(key, found), _chunks(response, doing), response.close)
+        return OpenObject(listing.info(key, found), _chunks(response, doing), response.close)
 
     def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
-        return list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
+        return listing.list_objects(self._gcs, self._bucket, self._root, prefix, start_after, stop_before)
 
     def list_level(self, prefix: str = "") -> Level:
-        return list_one_level(self._gcs, self._bucket, self._root, prefix)
+        return listing.list_one_level(self._gcs, self._bucket, self._root, prefix)
 
-    def _look(self, key: str) -> Resource:
+    def _look(self, key: str) -> listing.Resource:
         doing = f"stat of {key!r} in {self.uri}"
-        answer = ask(self._gcs, "GET", self._url(key), doing, params={"fields": FIELDS})
-        return read_resource(answer.body, doing)
+        answer = ask(self._gcs, "GET", self._url(key), doing, params={"fields": listing.FIELDS})
+        return listing.read_resource(answer.body, doing)
 
     def _can_name(self, key: str) -> bool:
         return is_name(self._root, key)
@@ -102,7 +89,7 @@ def _chunks(response: Any, doing: str) -> Iterator[bytes]:
 
 
 class GcsWriter(GcsReader):
-    """An `ObjectWriter` of objects below a prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
+    """An `ObjectWriter` of objects below a prefix."""
 
     def put(self, key: str, data: bytes) -> str | None:
         return self._put(key, data)
@@ -117,7 +104,7 @@ class GcsWriter(GcsReader):
             found = self._look(key)
         except NotFoundError as error:
             raise ConflictError(f"{error} (expected etag {etag})") from None
-        if tag(found) != etag:
+        if listing.tag(found) != etag:
             raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
         return self._put(key, data, ifGenerationMatch=found.generation)
 
@@ -126,30 +113,21 @@ class GcsWriter(GcsReader):
         name, condition = self._target(key), {"ifGenerationMatch": "0"} if if_absent else {}
         with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spool:
             spool.writelines(chunks)
-            return info(key, self._send(name, spool, f"writing {key!r} in {self.uri}", condition))
+            return listing.info(key, self._send(name, spool, f"writing {key!r} in {self.uri}", condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """See `ObjectWriter.copy`; the server copies."""
         origin, bucket = self._name(source), self._bucket
         doing = f"copying {source!r} to {target!r} in {self.uri}"
-        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing))
-
-    def uploads(self) -> PartObjects:
-        return PartObjects(self, GcsDeleter(below(self._location, PARTS), self._options))
-
-    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        name, valid = self._name(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._bucket, name, "GET", valid, filename)
-
-    def presign_put(self, key: str, expires_seconds: int) -> str:
-        name, valid = self._target(key), timedelta(seconds=expires_seconds)
-        return signed_url(self._gcs, self._bucket, name, "PUT", valid)
+        return listing.info(
+            target, rewrite(self._gcs, (bucket, origin), (bucket, self._target(target)), doing)
+        )
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
         doing = f"writing {key!r} in {self.uri}"
-        return tag(self._send(self._target(key), io.BytesIO(data), doing, condition))
+        return listing.tag(self._send(self._target(key), io.BytesIO(data), doing, condition))
 
-    def _send(self, name: str, file: IO[bytes], doing: str, condition: dict[str, str]) -> Resource:
+    def _send(self, name: str, file: IO[bytes], doing: str, condition: dict[str, str]) -> listing.Resource:
         """Write an object by one request; the service checks its MD5, so it is whole or not there."""
         file.seek(0)
         digest = hashlib.md5(usedforsecurity=False)
@@ -158,7 +136,7 @@ class GcsWriter(GcsReader):
         size = file.tell()
         about = {
             "name": name,
-            "md5Hash": encoded_checksum(digest.digest()),
+            "md5Hash": listing.encoded_checksum(digest.digest()),
             "contentType": "application/octet-stream",
         }
         boundary = secrets.token_hex(16)
@@ -171,11 +149,11 @@ class GcsWriter(GcsReader):
             "POST",
             upload_url(self._gcs, self._bucket),
             doing,
-            params={"uploadType": "multipart", "fields": FIELDS, **condition},
+            params={"uploadType": "multipart", "fields": listing.FIELDS, **condition},
             data=_Body(head.encode(), file, size, f"\r\n--{boundary}--\r\n".encode()),
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
         )
-        return read_resource(answer.body, doing)
+        return listing.read_resource(answer.body, doing)
 
 
 class _Body:

@@ -20,24 +20,19 @@ from typing import Any
 import msgspec
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.storage.gcs.errors import reason
 from dredge.storage.gcs.listing import FIELDS, Resource, info, pages, read_resource, tag
 from dredge.storage.gcs.wire import (
-    BATCH_PARTS,
-    Part,
-    PartAnswer,
     ask,
     bucket_url,
     is_name,
     object_url,
     segment,
-    send_batch,
 )
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome, ObjectInfo
-from dredge.storage.options import GcsOptions, StorageOptions
-from dredge.storage.remote import MARKER, MarkerDeleter, Place, VersionBatches
-from dredge.storage.undo import ObjectVersion, Versioning, check_source
+from dredge.storage.model import ObjectInfo
+from dredge.storage.options import GcsOptions
+from dredge.storage.remote import MARKER, BaseCopier, MarkerDeleter, Place
+from dredge.storage.undo import ObjectVersion, Versioning, VersionReader, check_source
 
 _KEPT = (
     "cacheControl",
@@ -64,16 +59,8 @@ class _Step(msgspec.Struct, rename="camel"):
 _step = msgspec.json.Decoder(_Step)
 
 
-class GcsCopier:
+class GcsCopier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets."""
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"GcsCopier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
@@ -168,10 +155,10 @@ def marker_id(generation: str) -> str:
     return generation + MARKER
 
 
-class GcsVersions(Place):
-    """A `dredge.storage.undo.VersionReader`, with `KeepsDeletedBytes`."""
+class GcsVersions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         found = self._settings()
         if found is None:
@@ -179,7 +166,7 @@ class GcsVersions(Place):
         return "enabled" if (found.get("versioning") or {}).get("enabled") else "off"
 
     def kept_seconds(self) -> int | None:
-        """See `KeepsDeletedBytes.kept_seconds`, by the bucket's soft delete policy."""
+        """See `VersionReader.kept_seconds`, by the bucket's soft delete policy."""
         found = self._settings()
         if found is None:
             return None
@@ -237,29 +224,6 @@ class GcsMarkerDeleter(MarkerDeleter):
         name = (self._bucket, self._root + key)
         doing = f"restoring {key!r} in {self.uri}"
         rewrite(self._options.gcs, name, name, doing, generation=version, if_absent=True)
-
-
-class GcsVersionDeleter(VersionBatches):
-    """Deletes single generations."""
-
-    BATCH_KEYS = BATCH_PARTS
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        parts = [Part("DELETE", self._root + key, (("generation", version),)) for key, version in batch]
-        answers = send_batch(self._options.gcs, self._bucket, parts, f"deleting versions in {self.uri}")
-        return [_outcome(item, answer) for item, answer in zip(batch, answers, strict=True)]
-
-
-def _outcome(item: tuple[str, str], answer: PartAnswer | None) -> DeleteOutcome:
-    key, version = item
-    if answer is None:
-        return DeleteOutcome(key, "failed", "UnclearAnswer", "the server did not answer about this version")
-    if answer.status in {200, 204}:
-        return DeleteOutcome(key, "deleted", version_id=version)
-    if answer.status == 404:
-        return DeleteOutcome(key, "missing", version_id=version)
-    code, message = reason(answer.status, answer.body)
-    return DeleteOutcome(key, "failed", code, message)
 
 
 def _version(found: Resource) -> ObjectVersion:

@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from dredge.errors import UnavailableError
-from dredge.storage.gcs.clients import session
-from dredge.storage.gcs.errors import THROTTLED, by_status, translated
+from dredge.storage.gcs.clients import THROTTLED, by_status, session, translated
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.keys import is_text
 from dredge.storage.options import GcsOptions
@@ -141,13 +140,16 @@ _ID = re.compile(r"response-.*\+(\d+)>?$")
 _STATUS = re.compile(rb"^HTTP/\d(?:\.\d)? (\d{3})\b")
 
 
+type Query = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One request of a batch: method, whole name of the object, parameters."""
 
     method: str
     name: str
-    query: tuple[tuple[str, str], ...] = ()
+    query: Query = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,11 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage.local.folder import (
-    Folder,
-    info_of,
-    is_addressable,
-    list_folder,
-    list_folder_level,
-    os_error,
-)
-from dredge.storage.location import Location, below
+from dredge.storage.local import folder
+from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import CHUNK_BYTES, OpenObject
-from dredge.storage.uploads import PARTS, PartObjects
 
 _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -30,7 +22,7 @@ _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, er
 class _Local:
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._folder = Folder(location.root)
+        self._folder = folder.Folder(location.root)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
@@ -48,9 +40,9 @@ class LocalReader(_Local):
     def stat(self, key: str) -> ObjectInfo:
         self._check(key)
         try:
-            return info_of(key, self._folder.find(key)[1])
+            return folder.info_of(key, self._folder.find(key)[1])
         except OSError as error:
-            raise os_error(error, f"stat of {key!r} in {self.uri}") from error
+            raise folder.os_error(error, f"stat of {key!r} in {self.uri}") from error
 
     def get(self, key: str) -> bytes:
         with self._open(key) as file:
@@ -67,7 +59,7 @@ class LocalReader(_Local):
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
         file = self._open(key)
         file.seek(start)
-        info = info_of(key, os.fstat(file.fileno()))
+        info = folder.info_of(key, os.fstat(file.fileno()))
         return OpenObject(info, _chunks(file, info.size if length is None else length), file.close)
 
     def list(
@@ -77,13 +69,13 @@ class LocalReader(_Local):
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        return list_folder(self._folder, prefix, start_after, stop_before, on_skipped)
+        return folder.list_folder(self._folder, prefix, start_after, stop_before, on_skipped)
 
     def list_level(self, prefix: str = "") -> Level:
-        return list_folder_level(self._folder, prefix)
+        return folder.list_folder_level(self._folder, prefix)
 
     def _check(self, key: str) -> None:
-        if not is_addressable(key):
+        if not folder.is_addressable(key):
             raise NotFoundError(
                 f"{key!r} is no name that a file below {self.uri} can have, so there is no such object"
             )
@@ -93,7 +85,7 @@ class LocalReader(_Local):
         try:
             return open(self._folder.find(key)[0], "rb")
         except OSError as error:
-            raise os_error(error, f"reading {key!r} in {self.uri}") from error
+            raise folder.os_error(error, f"reading {key!r} in {self.uri}") from error
 
 
 def _chunks(file: BinaryIO, left: int) -> Iterator[bytes]:
@@ -121,24 +113,21 @@ class LocalWriter(LocalReader):
         with self.open_read(source) as opened:
             return self._write(target, opened)
 
-    def uploads(self) -> PartObjects:
-        return PartObjects(self, LocalDeleter(below(self._location, PARTS)))
-
     def _write(
         self, key: str, chunks: Iterable[bytes], if_absent: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
-        if not is_addressable(key):
+        if not folder.is_addressable(key):
             raise ConfigError(f"{key!r} cannot be the name of a file below {self.uri}; nothing was written")
         *parents, name = key.split("/")
         try:
-            return info_of(key, self._folder.write(parents, name, chunks, if_absent, if_match))
+            return folder.info_of(key, self._folder.write(parents, name, chunks, if_absent, if_match))
         except OSError as error:
             if error.errno in _NO_SUCH_FILE_POSSIBLE:
                 raise ConfigError(
                     f"writing {key!r} in {self.uri}: {error.strerror}. A folder cannot hold this name beside "
                     "its files; nothing was written"
                 ) from error
-            raise os_error(error, f"writing {key!r} in {self.uri}") from error
+            raise folder.os_error(error, f"writing {key!r} in {self.uri}") from error
 
 
 class LocalDeleter(_Local):
@@ -152,14 +141,14 @@ class LocalDeleter(_Local):
         return [outcomes[key] for key in keys]
 
     def _delete(self, key: str, may_send: MaySend) -> DeleteOutcome:
-        if not is_addressable(key):
+        if not folder.is_addressable(key):
             return DeleteOutcome(key, "not_addressable")
         if not may_send():
             return DeleteOutcome(key, "failed", NOT_SENT)
         try:
             os.unlink(self._folder.find(key)[0])
         except OSError as error:
-            if isinstance(os_error(error, "delete"), NotFoundError):
+            if isinstance(folder.os_error(error, "delete"), NotFoundError):
                 return DeleteOutcome(key, "missing")
             return DeleteOutcome(
                 key, "failed", errno.errorcode.get(error.errno or 0, "OSError"), error.strerror

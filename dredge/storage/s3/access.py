@@ -221,8 +221,14 @@ def _region_of(access: Access, bucket: str, requester_pays: bool) -> str | None:
 
 PAGE_XML = "DredgePageXml"
 """Key of the page's XML (bytes) in a listing answer."""
-IS_DELETE_RESULT = "DredgeIsDeleteResult"
-"""Key of a bulk delete's answer: whether the body was a DeleteResult at all."""
+IS_ANSWER = "DredgeIsAnswer"
+"""Key of an answer: whether its body was that of the operation at all. botocore takes any XML, such as a proxy's page,
+for an empty answer: all keys deleted, no versions, no versioning."""
+_ROOTS = {
+    "DeleteObjects": b"DeleteResult",
+    "ListObjectVersions": b"ListVersionsResult",
+    "GetBucketVersioning": b"Versioning",  # some servers name the element otherwise than AWS
+}
 
 _EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
 
@@ -234,7 +240,8 @@ def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
         events.register("before-call.s3", _pay)
     events.register_first("needs-retry.s3", _end_at_a_certificate)
     _come_before_the_search_for_errors(events)
-    events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
+    for operation in _ROOTS:
+        events.register_last(f"before-parse.s3.{operation}", _keep_kind)
     events.register_last("before-call.s3.DeleteObjects", _add_md5)
 
 
@@ -262,10 +269,10 @@ def _keep_page(
         response_dict["body"] = _EMPTY_PAGE
 
 
-def _keep_result_kind(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+def _keep_kind(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
-    customized_response_dict[IS_DELETE_RESULT] = b"DeleteResult" in response_dict["body"][:1024]
+    customized_response_dict[IS_ANSWER] = _ROOTS[operation_model.name] in response_dict["body"][:1024]
 
 
 def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:

@@ -13,20 +13,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC
 from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes
 from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
-from dredge.storage.model import Level, ObjectInfo
+from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
+from dredge.storage.model import Level
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import check_order, cut_root
+from dredge.storage.remote import check_order, cut_bounds, cut_root, infos_of
 from dredge.storage.s3.access import PAGE_XML
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
@@ -254,28 +252,16 @@ def list_objects(
     last = ""
     for page in pages:
         last = check_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
-        rows, done = _bounded(cut_root(page.rows, root), start_after, stop_before)
+        rows = cut_bounds(cut_root(page.rows, root), start_after, stop_before)
         if rows.num_rows:
             held.append(rows)
         if sum(batch.num_rows for batch in held) >= BATCH_ROWS:
             yield pa.concat_batches(held)
             held = []
-        if done:
+        if stop_before and last >= root + stop_before:
             break
     if held:
         yield pa.concat_batches(held)
-
-
-def _bounded(rows: pa.RecordBatch, start_after: str, stop_before: str) -> tuple[pa.RecordBatch, bool]:
-    """The rows within the bounds, and whether the listing has passed `stop_before`."""
-    done = False
-    if start_after and rows.num_rows:
-        rows = rows.filter(pc.greater(rows.column(0), start_after))
-    if stop_before and rows.num_rows:
-        inside = pc.less(rows.column(0), stop_before)
-        done = not inside[-1].as_py()
-        rows = rows.filter(inside)
-    return rows, done
 
 
 def list_one_level(options: StorageOptions, bucket: str, root: str, prefix: str) -> Level:
@@ -283,10 +269,5 @@ def list_one_level(options: StorageOptions, bucket: str, root: str, prefix: str)
     level = Level([], [])
     for page in Pages(options, bucket, root + prefix, "", "/"):
         level.folders.extend(folder.removeprefix(root) for folder in page.folders)
-        level.objects.extend(_info(row) for row in cut_root(page.rows, root).to_pylist())
+        level.objects.extend(infos_of(cut_root(page.rows, root)))
     return level
-
-
-def _info(row: dict[str, Any]) -> ObjectInfo:
-    modified = row["last_modified"].astimezone(UTC)
-    return ObjectInfo(row["key"], row["size"], modified, row["etag"], row[STORAGE_CLASS])

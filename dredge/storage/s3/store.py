@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_client_safe, is_s3_key
-from dredge.storage.model import Level, ObjectInfo, attachment
-from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader
-from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
+from dredge.storage.model import Level, ObjectInfo
+from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader, split_parts
+from dredge.storage.s3.clients import bytes_client, s3_client
 from dredge.storage.s3.errors import translated, translated_native
 from dredge.storage.s3.listing import list_objects, list_one_level
-from dredge.storage.s3.uploads import S3Uploads, send_stream
 
 COPY_LIMIT_BYTES = 5 << 30
 
@@ -24,7 +25,6 @@ class S3Reader(RemoteReader):
     """An `ObjectReader` of objects below an S3 prefix."""
 
     def stat(self, key: str) -> ObjectInfo:
-        """Describe an object; raises NotFoundError."""
         name, doing = self._name(key), f"stat of {key!r} in {self.uri}"
         store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
         if store is not None:
@@ -38,7 +38,6 @@ class S3Reader(RemoteReader):
         return info_of_answer(key, answer)
 
     def get(self, key: str) -> bytes:
-        """Read a whole object; raises NotFoundError."""
         name, doing = self._name(key), f"reading {key!r} in {self.uri}"
         store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
         if store is not None:
@@ -49,7 +48,6 @@ class S3Reader(RemoteReader):
             return data
 
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
-        """Open an object for reading; raises NotFoundError."""
         doing = f"reading {key!r} in {self.uri}"
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": self._name(key)}
         if length == 0:
@@ -88,7 +86,7 @@ def _chunks(body: Any, doing: str) -> Iterator[bytes]:
 
 
 class S3Writer(S3Reader):
-    """An `ObjectWriter` of objects below an S3 prefix, with URLs (`UrlSigner`) and uploads (`Uploading`)."""
+    """An `ObjectWriter` of objects below an S3 prefix."""
 
     def put(self, key: str, data: bytes) -> str | None:
         name = self._target(key)
@@ -110,7 +108,7 @@ class S3Writer(S3Reader):
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         name = self._target(key)
         with translated(f"writing {key!r} in {self.uri}"):
-            send_stream(self._client, {"Bucket": self._bucket, "Key": name}, chunks, if_absent)
+            _send_stream(self._client, {"Bucket": self._bucket, "Key": name}, chunks, if_absent)
         return self.stat(key)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
@@ -124,29 +122,35 @@ class S3Writer(S3Reader):
                 self._client.copy(origin, self._bucket, self._target(target))
         return self.stat(target)
 
-    def uploads(self) -> S3Uploads:
-        return S3Uploads(self.uri, self._bucket, self._root, lambda: self._client, self.stat)
-
-    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
-        target = {"Bucket": self._bucket, "Key": self._name(key)}
-        if filename:
-            target["ResponseContentDisposition"] = attachment(filename)
-        return str(self._signer.generate_presigned_url("get_object", target, ExpiresIn=expires_seconds))
-
-    def presign_put(self, key: str, expires_seconds: int) -> str:
-        target = {"Bucket": self._bucket, "Key": self._target(key)}
-        return str(self._signer.generate_presigned_url("put_object", target, ExpiresIn=expires_seconds))
-
-    @property
-    def _signer(self) -> Any:
-        return signing_client(self._options, self._bucket)
-
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
         with translated(f"writing {key!r} in {self.uri}"):
             answer = self._client.put_object(
                 Bucket=self._bucket, Key=self._target(key), Body=data, **condition
             )
         return _bare(answer.get("ETag"))
+
+
+def _send_stream(client: Any, target: dict[str, str], chunks: Iterable[bytes], if_absent: bool) -> None:
+    """Write an object of unknown length: by one put, or by a multipart upload, which is aborted after an error."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    parts, condition = split_parts(chunks), {"IfNoneMatch": "*"} if if_absent else {}
+    first = next(parts, b"")
+    second = next(parts, None)
+    if second is None:
+        client.put_object(**target, Body=first, **condition)
+        return
+    upload = {**target, "UploadId": client.create_multipart_upload(**target)["UploadId"]}
+    try:
+        done = []
+        for number, part in enumerate(chain([first, second], parts), 1):
+            answer = client.upload_part(**upload, PartNumber=number, Body=part)
+            done.append({"PartNumber": number, "ETag": answer["ETag"]})
+        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": done}, **condition)
+    except BaseException:
+        with suppress(BotoCoreError, ClientError):  # an error here must not hide the first one
+            client.abort_multipart_upload(**upload)
+        raise
 
 
 def info_of_answer(key: str, answer: Any) -> ObjectInfo:

@@ -14,18 +14,16 @@ from datetime import UTC
 from typing import Any, cast
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, UnavailableError
-from dredge.storage.https import redact
 from dredge.storage.keys import is_s3_key, is_xml_safe
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome, ObjectInfo
-from dredge.storage.options import StorageOptions
+from dredge.storage.model import ObjectInfo
 from dredge.storage.parallel import ordered_map
-from dredge.storage.remote import Place, VersionBatches
-from dredge.storage.s3.access import IS_DELETE_RESULT
+from dredge.storage.remote import BaseCopier, Place
+from dredge.storage.s3.access import IS_ANSWER
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
-from dredge.storage.undo import Expiry, ObjectVersion, Versioning, check_source
+from dredge.storage.undo import Expiry, ObjectVersion, Versioning, VersionReader, check_source
 
 _PARTS_AT_ONCE = 8
 _KEPT = ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass")
@@ -46,7 +44,7 @@ type _Send = Callable[[str, Any, dict[str, str]], None]
 _NO_CONDITION = frozenset({"NotImplemented", "501"})
 
 
-class S3Copier:
+class S3Copier(BaseCopier):
     """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
 
     Attributes:
@@ -57,14 +55,6 @@ class S3Copier:
 
     LIMIT_BYTES = COPY_LIMIT_BYTES
     PART_BYTES = 1 << 30
-
-    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"S3Copier({self._source.uri!r}, {self._target.uri!r})"
 
     def copy(
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
@@ -226,20 +216,20 @@ def _is_md5(answer: Any) -> bool:
     return encryption == "AES256" and _PLAIN.fullmatch(answer["ETag"].strip('"')) is not None
 
 
-class S3Versions(Place):
-    """A `dredge.storage.undo.VersionReader`, with `ExpiresOldVersions` and `LocksVersions`."""
+class S3Versions(Place, VersionReader):
+    """See `dredge.storage.undo.VersionReader`."""
 
-    def versioning(self, _probe_uri: str = "") -> Versioning:
+    def versioning(self, probe_uri: str = "") -> Versioning:
         """See `VersionReader.versioning`; raises ConfigError for a missing bucket."""
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):
                 bucket = self._location.bucket
-                answer = s3_client(self._options, bucket).get_bucket_versioning(Bucket=bucket)
+                answer: Any = s3_client(self._options, bucket).get_bucket_versioning(Bucket=bucket)
         except ConfigError as error:
             if "NoSuchBucket" in str(error):
                 raise
             return "unknown"
-        return cast(Versioning, str(answer.get("Status", "off")).lower())
+        return cast(Versioning, str(answer.get("Status", "off")).lower() if answer[IS_ANSWER] else "unknown")
 
     def expiry(self, prefix: str) -> Expiry:
         bucket = self._bucket
@@ -274,6 +264,8 @@ class S3Versions(Place):
             client = s3_client(self._options, self._location.bucket)
             pages = client.get_paginator("list_object_versions")
             for page in pages.paginate(Bucket=self._location.bucket, Prefix=name):
+                if not cast(Any, page)[IS_ANSWER]:
+                    raise UnavailableError("the server answered without a list of versions")
                 items: list[tuple[Any, bool]] = [(item, False) for item in page.get("Versions", [])]
                 items += [(item, True) for item in page.get("DeleteMarkers", [])]
                 own = [(item, marker) for item, marker in items if item["Key"] == name]
@@ -307,44 +299,6 @@ def _current_days(rule: Any) -> int | None:
 
 def _earliest(days: Iterable[int | None]) -> int | None:
     return min((item for item in days if item is not None), default=None)
-
-
-class S3VersionDeleter(VersionBatches):
-    """Deletes single versions."""
-
-    BATCH_KEYS = 1000
-    HAS_MARKERS = True
-
-    def _batches(self, items: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-        bulk = [item for item in items if is_xml_safe(self._root + item[0])]
-        return super()._batches(bulk) + [[item] for item in items if item not in set(bulk)]
-
-    def _send(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        with translated(f"deleting versions in {self.uri}"):
-            return self._answered(batch)
-
-    def _answered(self, batch: list[tuple[str, str]]) -> list[DeleteOutcome]:
-        client = s3_client(self._options, self._bucket)
-        if not is_xml_safe(self._root + batch[0][0]):
-            ((key, version),) = batch
-            client.delete_object(Bucket=self._bucket, Key=self._root + key, VersionId=version)
-            return [DeleteOutcome(key, "deleted", version_id=version)]
-        objects: Any = [{"Key": self._root + key, "VersionId": version} for key, version in batch]
-        answer: Any = client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": False})
-        if not answer.get(IS_DELETE_RESULT):
-            raise UnavailableError("the server answered without a DeleteResult")
-        deleted = {(item.get("Key"), item.get("VersionId")) for item in answer.get("Deleted", [])}
-        errors = {(item.get("Key"), item.get("VersionId")): item for item in answer.get("Errors", [])}
-        found = []
-        for key, version in batch:
-            named = (self._root + key, version)
-            if named in deleted:
-                found.append(DeleteOutcome(key, "deleted", version_id=version))
-                continue
-            error = errors.get(named, {})
-            message = redact(error.get("Message") or "the server did not answer about this version")
-            found.append(DeleteOutcome(key, "failed", error.get("Code") or "UnclearAnswer", message))
-        return found
 
 
 def _version(item: Any, is_marker: bool) -> ObjectVersion:

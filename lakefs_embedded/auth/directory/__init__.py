@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dredge.kv import Store
 from lakefs_embedded.auth.directory.credentials import CredentialStore
 from lakefs_embedded.auth.directory.groups import GroupStore
 from lakefs_embedded.auth.directory.policies import PolicyStore
@@ -22,6 +21,7 @@ from lakefs_embedded.auth.directory.records import AuthRecords, Page
 from lakefs_embedded.auth.directory.users import UserStore
 from lakefs_embedded.auth.model import Clock
 from lakefs_embedded.auth.secrets import SecretBox
+from lakefs_embedded.kv import Store
 
 __all__ = ["Directory", "Page"]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.auth import model
 from lakefs_embedded.auth.errors import AlreadyExistsError
 from lakefs_embedded.auth.model import PARTITION
+from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,4 +23,7 @@ DELETING = (
              ("test_what_no_answer_speaks_about_is_asked_alone_and_permission_with_it",)),
     Breakage("a failed look leaves a deletion in doubt", "dredge.storage.gcs.deleting", "GcsDeleter._look",
              Put("IfExp", 2, None), ("test_a_look_that_failed_leaves_no_deletion_in_doubt",)),
+    Breakage("a version without an id is a whole object", "dredge.storage.deleting", "BatchVersionDeleter.delete",
+             Put("If", "version", False),
+             ("test_an_object_is_never_deleted_for_a_version_without_an_id",)),
 )  # fmt: skip

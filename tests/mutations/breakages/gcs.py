@@ -7,7 +7,7 @@ from tests.mutations.edits import Always, Drop, Put
 
 GCS = (
     Breakage("a key whose part of a batch has no answer counts as gone", "dredge.storage.gcs.deleting",
-             "GcsDeleter._outcome", Put("Call", 1, "deleted", "args.1"),
+             "_GcsBatches._outcome", Put("Call", 1, "deleted", "args.1"),
              ("test_a_part_without_an_answer_is_asked_again_and_is_not_taken_for_deleted",)),
     Breakage("what is written between look and deletion goes too", "dredge.storage.gcs.deleting",
              "_condition", Always(()),

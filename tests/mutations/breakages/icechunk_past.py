@@ -124,7 +124,7 @@ ICECHUNK_PAST = (
              ("test_acknowledged_object_is_there_after_a_loss_of_power",)),
     Breakage("the name of a file of the local store is not forced to the disk", "dredge.storage.local.folder",
              "Folder.write", Drop("Expr", 8), ("test_acknowledged_object_is_there_after_a_loss_of_power",)),
-    Breakage("rows of the embedded server may be lost with the power", "dredge.kv.sqlite",
+    Breakage("rows of the embedded server may be lost with the power", "lakefs_embedded.kv.sqlite",
              "SQLiteKV._connect", Put("IfExp", "is_durable", None),
              ("test_rows_of_the_embedded_server_are_forced_to_the_disk",)),
 )  # fmt: skip

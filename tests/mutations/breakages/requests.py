@@ -31,7 +31,7 @@ REQUESTS = (
     Breakage("a lakeFS connection that names http and https is taken",
              "airflow_dredge.operators.hooks.lakefs", "_endpoint", Put("If", "len", False),
              ("test_a_connection_that_says_two_things_is_refused_without_its_text",)),
-    Breakage("dredge ui answers to the name of any site", "dredge.pages.hosts", "OwnNames",
+    Breakage("dredge ui answers to the name of any site", "dredge.pages.web", "OwnNames",
              Put("If", 1, True), ("test_only_its_own_names_are_answered",)),
     Breakage("a local run that waits holds nobody back", "dredge.approve.step", "given_back",
              Drop("Expr", "keep_lease"),

@@ -116,7 +116,7 @@ SWEEP = (
              ("test_the_deleter_takes_the_names_of_own_files_and_no_other",
               "test_deleter_of_own_files_knows_no_other_names")),
     Breakage("an answer without a result counts as deleted", "dredge.storage.s3.deleting",
-             "S3Deleter._send_bulk", Put("If", "get", False),
+             "_S3Batches._send_bulk", Put("If", "get", False),
              ("test_an_answer_that_says_nothing_of_a_key_does_not_count_as_deleted",)),
     Breakage("anything may be permission to delete", "dredge.settings", "truth", Put("If", "text", False),
              ("test_nothing_vague_is_taken_for_permission_to_delete",)),

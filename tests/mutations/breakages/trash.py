@@ -7,7 +7,7 @@ from tests.mutations.edits import Always, Drop, Keep, Put
 
 TRASH = (
     Breakage("a session with another search_path than that of the connection is used", "dredge.kv.postgres",
-             "PostgresStore._check_search_path", Put("If", 2, False),
+             "PostgresConnections._check_search_path", Put("If", 2, False),
              ("test_a_pooler_that_drops_the_search_path_is_refused",)),
     Breakage("a look without a grace forgets which tokens were named", "dredge.trash.steps", "_scan",
              Keep("Call", 14, "args.0"),

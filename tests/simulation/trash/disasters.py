@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dredge.kv import PredicateFailedError
 from dredge.lakefs.files import messages
+from lakefs_embedded.kv import PredicateFailedError
 from tests.simulation.history import Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import Server

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import DredgeError
-from dredge.kv import Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
 from dredge.storage import open_reader, open_writer
 from dredge.xid import new_xid
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog.imports import ImportPath
+from lakefs_embedded.kv import Store
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, PULLS, SERVERS
 from tests.support.pull_requests import close_pull, open_pull

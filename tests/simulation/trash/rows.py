@@ -14,8 +14,8 @@ from functools import partial
 from itertools import batched
 from typing import Any
 
-from dredge.kv import Entry, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowView, show_key
+from lakefs_embedded.kv import Entry, PredicateFailedError
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.kv import WatchedKV

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge.kv import Store, open_store
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server.fault_injection import InjectedResponse
 from tests.support.commands import COLLECT_NOW, call_gc, gc, server
 from tests.support.lakefs_server import Lake

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import KeyNotFoundError
-from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
+from dredge.kv.dynamodb import TRIES, TableAddress
+from lakefs_embedded.kv import KeyNotFoundError
+from lakefs_embedded.kv.dynamodb import DynamoStore
 from tests.support.dynamodb import Faults, table_url
 
 pytestmark = pytest.mark.usefixtures("aws_credentials")

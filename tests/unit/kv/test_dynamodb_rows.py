@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.kv.dynamodb import DynamoStore
 from dredge.kv.dynamodb_rows import DynamoRows, RateLimiter
 from dredge.kv.rows import Guard, ReadRate, Row
+from lakefs_embedded.kv.dynamodb import DynamoStore
 from tests.support.dynamodb import Faults, table_url
 
 pytestmark = pytest.mark.usefixtures("aws_credentials")

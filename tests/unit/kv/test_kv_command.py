@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge.commands.kv import command, decoded, kind_of
-from dredge.errors import ConfigError
-from dredge.kv import KeyNotFoundError, open_store
+from dredge.errors import ConfigError, NotFoundError
+from lakefs_embedded.kv import open_store
 from tests.support.kv_world import TRUTH, dump
 
 REPOSITORY = "orchard-dc0oetpksduagc7our40"
@@ -79,7 +79,7 @@ def test_credentials_are_hidden_unless_asked_for() -> None:
 
 
 def test_a_missing_key_and_a_missing_store_are_different_errors(tmp_path: Path) -> None:
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(NotFoundError):
         run("get", "graveler", "repos/nothing")
     with pytest.raises(ConfigError):
         CliRunner().invoke(command, ["ls", f"sqlite://{tmp_path}/absent.db"], catch_exceptions=False)

@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import open_store
 from dredge.kv.opening import open_row_cleaner, open_row_reader
-from dredge.kv.postgres import PostgresStore
+from lakefs_embedded.kv import open_store
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.postgres import PostgresServer
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from dredge.cli import dredge
 from dredge.errors import ConfigError, RefusedError
-from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, Row
 from dredge.runs.clock import utc_now
@@ -21,6 +20,7 @@ from dredge.trash.findings import TrashLimits
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.pooler import pooler
 from tests.support.postgres import PostgresServer
 

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from dredge.kv import KeyNotFoundError
-from dredge.kv.postgres import PostgresStore, fnv1a_32
+from dredge.kv.postgres import PostgresConnections
+from lakefs_embedded.kv import KeyNotFoundError
+from lakefs_embedded.kv.postgres import PostgresStore, fnv1a_32
 from tests.support.postgres import PostgresServer
 
 
@@ -117,16 +118,17 @@ def test_a_write_on_a_closed_connection_is_not_repeated_behind_the_callers_back(
 
 
 def test_a_read_only_store_cannot_write(url: str, store: PostgresStore) -> None:
-    with PostgresStore(url, read_only=True) as reader:
-        assert list(reader.scan(b"q")) == []
-        with pytest.raises(RefusedError):
-            reader.set(b"q", b"k", b"v")
+    reader = PostgresConnections(url, read_only=True)
+    assert reader.read("SELECT key FROM kv", ()) == []
+    with pytest.raises(RefusedError):
+        reader.write("INSERT INTO kv VALUES (%s, %s, %s)", (b"q", b"k", b"v"))
+    reader.close()
 
 
 def test_a_database_without_the_table_is_not_made_into_a_store_by_looking(postgres: PostgresServer) -> None:
     for read_only in (False, True):
         with pytest.raises(ConfigError, match="no table kv"):
-            PostgresStore(postgres.new_database(), create=False, read_only=read_only)
+            PostgresConnections(postgres.new_database(), read_only)
 
 
 def _end_connections(postgres: PostgresServer) -> None:

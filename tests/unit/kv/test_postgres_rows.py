@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, GuardFailedError, Row
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.postgres import PostgresServer
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.kv import Store, open_store
-from dredge.kv.model import MemoryKV
 from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
+from lakefs_embedded.kv import MemoryKV, Store, open_store
 from tests.support.kv_drivers import DRIVERS
 from tests.support.memory_rows import MemoryRows
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
-from dredge.kv import open_store
-from dredge.kv.sqlite import SQLiteKV
+from lakefs_embedded.kv import open_store
+from lakefs_embedded.kv.sqlite import SQLiteKV
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,7 +65,7 @@ def test_a_closed_store_is_closed(path: Path) -> None:
 
 FORK = """
 import os, sys, warnings
-from dredge.kv.sqlite import SQLiteKV
+from lakefs_embedded.kv.sqlite import SQLiteKV
 store = SQLiteKV(sys.argv[1])
 store.set(b"p", b"parent", b"1")
 warnings.simplefilter("ignore")

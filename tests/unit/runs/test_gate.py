@@ -208,7 +208,8 @@ def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
 
     def slowly(honest: Any, reader: object, key: str) -> Any:
         nonlocal halted
-        found, halted = honest(reader, key), timedelta(seconds=70 if key == WATCH else 0)
+        found = honest(reader, key)
+        halted = timedelta(seconds=70) if key == WATCH else halted
         return found
 
     stand_in(MemoryReader.get, slowly)

@@ -12,8 +12,6 @@ from click.testing import CliRunner
 
 from dredge.commands.trash import command
 from dredge.errors import AlarmError, ConfigError, FormatError, WitnessError
-from dredge.kv.model import MemoryKV
-from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
@@ -24,6 +22,8 @@ from dredge.trash.look import read_look
 from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import acknowledge_alarms, open_alarms, read_alarms, read_rows
+from lakefs_embedded.kv import MemoryKV
+from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store
@@ -358,8 +358,8 @@ def test_postgresql_has_an_id_that_a_new_table_changes(postgres: PostgresServer)
     assert (int(timeline), int(table) > 16000) == (1, True)
     with PostgresStore(url) as store:
         for statement in ("DROP VIEW kv_v", "DROP TABLE kv"):
-            store._write(statement, ())
-        store._create()
+            store.write(statement, ())
+        store._find_table()
     assert rows.own_id().rpartition(":")[0] == before.rpartition(":")[0]
     assert rows.own_id() != before
     rows.close()

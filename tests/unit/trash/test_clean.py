@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.kv import open_store
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.trash.findings import TrashLimits
@@ -19,6 +18,7 @@ from dredge.trash.restore import restore
 from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
+from lakefs_embedded.kv import open_store
 from tests.support.dynamodb import table_url
 from tests.support.kv_world import TRUTH, Store, dump, memory_store
 

@@ -8,7 +8,6 @@ import pytest
 
 from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.kv import Entry
 from dredge.trash.look import (
     Look,
     References,
@@ -22,6 +21,7 @@ from dredge.trash.names import (
     possible_branches,
 )
 from dredge.trash.rules import classify
+from lakefs_embedded.kv import Entry
 from tests.support.kv_world import DAY, START, LiveView, World
 from tests.support.trash import MARGINS
 

@@ -11,7 +11,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import open_versions
-from dredge.storage.undo import Versioning
+from dredge.storage.undo import Versioning, VersionReader
 from dredge.undo import ways
 from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, way_back
 from tests.support.memory_store import forget_memory_store, memory_store
@@ -29,7 +29,7 @@ def lake() -> Iterator[str]:
     forget_memory_store(name)
 
 
-class Store:
+class Store(VersionReader):
     """Versions of a store that answers as it is told, and says where it was asked to try."""
 
     def __init__(self, versioning: Versioning, kept_seconds: int | None = None) -> None:

@@ -18,10 +18,10 @@ from dredge.gc.mark_uncommitted.kv_store import (
     read_checked,
     read_count,
 )
-from dredge.kv.model import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.refs.records import branch_key
 from lakefs_embedded.server.usage import PARTITION
 from lakefs_embedded.server.usage import Usage as Counter

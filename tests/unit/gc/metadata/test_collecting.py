@@ -25,7 +25,6 @@ from dredge.gc.witness.owner import lift, refuse
 from dredge.gc.witness.ownership import KEY, Site
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
-from dredge.kv.model import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.pending.store import FORMAT
 from dredge.runs.summary import StepSummary
@@ -33,6 +32,7 @@ from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
 from tests.support.kept import keep

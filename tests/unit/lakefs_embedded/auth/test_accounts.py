@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.kv import Store, open_store
 from lakefs_embedded.auth import Accounts, Action, object_arn
 from lakefs_embedded.auth.errors import AlreadySetUpError, InvalidNameError
+from lakefs_embedded.kv import Store, open_store
 from tests.support.faulty import WatchedStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

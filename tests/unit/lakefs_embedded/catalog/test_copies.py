@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.kv import Store
 from dredge.xid import new_descending_xid
 from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.uncommitted import Mark
 from lakefs_embedded.errors import ContinuationTokenError
+from lakefs_embedded.kv import Store
 from tests.support.lakes import Lake, make_lake
 from tests.support.turns import Explored, Scene, explore
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dredge.kv.model import MemoryKV
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.storage import open_writer
 from dredge.trash.findings import TrashLimits
@@ -25,6 +24,7 @@ from lakefs_embedded.errors import (
     RepositoryInDeletionError,
     RepositoryNotFoundError,
 )
+from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from lakefs_embedded.refs.repositories import in_state
 from tests.support.faulty import CrashError, crash_after_writes

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.kv import Store
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.support.faulty import CrashError
 from tests.support.life_cycles import NAME, Ground, clean_handed_over

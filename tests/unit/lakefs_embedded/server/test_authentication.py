@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.kv import Store, open_store
 from lakefs_embedded.auth import Accounts
 from lakefs_embedded.errors import GravelerError
+from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server.authentication import Authenticator
 from tests.support.lakefs_server import Clock
 

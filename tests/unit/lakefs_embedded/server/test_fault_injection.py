@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 from dredge.errors import UnavailableError
-from dredge.kv import open_store
+from lakefs_embedded.kv import open_store
 from lakefs_embedded.server import DropConnection, IncomingRequest, InjectedResponse
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakefs_server import Lake, lakefs_server

@@ -11,7 +11,7 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
 from dredge.errors import ConfigError, FormatError
-from dredge.kv import open_store
+from lakefs_embedded.kv import open_store
 from lakefs_embedded.server import DataFolder, ServerSettings, ThreadedServer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.kv.model import MemoryKV
+from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.server.usage import Usage
 from tests.support.lakes import ManualClock
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from dredge.kv import Store
 from lakefs_embedded.catalog import Catalog, Commit, Settings
 from lakefs_embedded.errors import BranchNotFoundError, DirtyBranchError, PreconditionError, TooManyTriesError
+from lakefs_embedded.kv import Store
 from tests.support.lakes import Lake, make_lake
 from tests.support.overlaps import listing, log_ids, stage
 from tests.support.turns import Explored, Scene, Stage, explore

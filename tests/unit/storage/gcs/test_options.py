@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -11,7 +10,6 @@ from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.gcs import clients
 from dredge.storage.https import redact
-from dredge.storage.model import UrlSigner
 from dredge.storage.options import CREDENTIALS_JSON, GcsOptions
 from tests.support.gcs import GcsServer
 
@@ -82,32 +80,3 @@ def test_a_token_that_cannot_be_had_is_told_without_the_key(key: str) -> None:
             open_reader("gs://b", options).get("a")
         assert server.requests == []
     assert "PRIVATE" not in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["data/a", "data//b c%20?#", "data/café/../x"])
-def test_a_signed_url_names_exactly_the_object_and_its_time(key: str, name: str) -> None:
-    with GcsServer() as server:
-        uri = server.bucket()
-        plain = open_writer(f"{uri}/lake", server.options)
-        plain.put(name, b"content")
-        signing = open_writer(
-            f"{uri}/lake", StorageOptions(gcs=GcsOptions(credentials_json=key, endpoint_url=server.url))
-        )
-        assert isinstance(signing, UrlSigner)
-        url = signing.presign_get(name, 600, "report.csv")
-        asked = parse_qs(urlsplit(url).query)
-        assert asked["X-Goog-Algorithm"] == ["GOOG4-RSA-SHA256"]
-        assert asked["X-Goog-Expires"] == ["600"]
-        assert asked["response-content-disposition"] == ["attachment; filename=report.csv"]
-        found = server.answer("GET", url.removeprefix(server.url), {}, b"")
-        assert found[2] == b"content"
-        put = signing.presign_put(name, 60)
-        server.answer("PUT", put.removeprefix(server.url), {}, b"linked late")
-        assert plain.get(name) == b"linked late"
-
-
-def test_credentials_without_a_private_key_sign_nothing() -> None:
-    signer = open_writer("gs://b", StorageOptions(gcs=GcsOptions(endpoint_url="http://h:1")))
-    assert isinstance(signer, UrlSigner)
-    with pytest.raises(ConfigError, match="key file"):
-        signer.presign_get("a", 60)

@@ -105,10 +105,10 @@ def test_a_state_that_was_replaced_after_the_look_is_not_written_over(server: Gc
 def test_a_write_that_is_damaged_on_its_way_is_refused(
     server: GcsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.storage.gcs import store
+    from dredge.storage.gcs import listing
 
     uri = server.bucket()
-    monkeypatch.setattr(store, "encoded_checksum", lambda _digest: "AAAAAAAAAAAAAAAAAAAAAA==")
+    monkeypatch.setattr(listing, "encoded_checksum", lambda _digest: "AAAAAAAAAAAAAAAAAAAAAA==")
     with pytest.raises(ConfigError, match="MD5"):
         open_writer(uri, server.options).put("a", b"x")
     assert bucket_of(server, uri).live == {}

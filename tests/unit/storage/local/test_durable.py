@@ -11,8 +11,9 @@ import pytest
 
 from dredge import process
 from dredge.icechunk.repository import read_history
-from dredge.kv.sqlite import SQLiteKV
 from dredge.storage import ObjectWriter, open_reader, open_writer
+from lakefs_embedded.kv.sqlite import SQLiteKV
+from lakefs_embedded.uploads import open_uploads
 from tests.support.icechunk_expiring import expire_in_place
 from tests.support.icechunk_past import Past
 from tests.support.power import Disk
@@ -32,7 +33,7 @@ def disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def by_upload(store: ObjectWriter, key: str) -> None:
-    uploads = store.uploads()
+    uploads = open_uploads(store)
     begun = uploads.begin(key)
     part = uploads.put_part(key, begun, 1, [b"after"])
     uploads.complete(key, begun, [(part.number, part.etag)])

@@ -7,11 +7,10 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from dredge.errors import ConfigError
-from dredge.storage import StorageOptions, open_deleter
+from dredge.errors import ConfigError, UnavailableError
+from dredge.storage import StorageOptions, open_deleter, open_versions
 from dredge.storage.location import parse_uri
-from dredge.storage.s3.deleting import S3Deleter
-from dredge.storage.s3.undo import S3VersionDeleter
+from dredge.storage.s3.deleting import S3Deleter, S3VersionDeleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")
@@ -39,6 +38,12 @@ def patient(server: ScriptedS3, **settings: int) -> S3Deleter:
     deleter = S3Deleter(parse_uri("s3://bkt/lake", options), options)
     deleter._sleep = lambda seconds: None
     deleter._rate._sleep = lambda seconds: None
+    return deleter
+
+
+def of_versions(server: ScriptedS3) -> S3VersionDeleter:
+    deleter = S3VersionDeleter(parse_uri("s3://bkt/lake", server.options), server.options)
+    deleter._sleep = lambda seconds: None
     return deleter
 
 
@@ -174,6 +179,15 @@ def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: Storage
         open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
 
 
+@pytest.mark.parametrize("body", ["<html><body>proxy</body></html>", ""])
+def test_the_page_of_a_proxy_says_nothing_about_versions(body: str) -> None:
+    with ScriptedS3(lambda method, path, _: (200, body)) as server:
+        versions = open_versions("s3://bkt/lake", server.options)
+        assert versions.versioning() == "unknown"
+        with pytest.raises(UnavailableError):
+            versions.versions("a")
+
+
 def test_any_version_id_of_s3_is_sent() -> None:
     deleted = "<Deleted><Key>lake/a</Key><VersionId>1-deleted</VersionId></Deleted>"
 
@@ -181,6 +195,29 @@ def test_any_version_id_of_s3_is_sent() -> None:
         return (200, f"<DeleteResult>{deleted if b'1-deleted' in body else ''}</DeleteResult>")
 
     with ScriptedS3(answer) as server:
-        deleter = S3VersionDeleter(parse_uri("s3://bkt/lake", server.options), server.options)
-        outcomes = deleter.delete([("a", "1-deleted"), ("b", "2-deleted")])
-    assert [(o.outcome, o.version_id) for o in outcomes] == [("deleted", "1-deleted"), ("failed", None)]
+        outcomes = of_versions(server).delete([("a", "1-deleted"), ("b", "2-deleted")])
+    assert [(o.outcome, o.version_id) for o in outcomes] == [
+        ("deleted", "1-deleted"),
+        ("failed", "2-deleted"),
+    ]
+
+
+def test_a_busy_store_is_asked_again_about_a_version() -> None:
+    answers = iter(("<Error><Key>lake/a</Key><VersionId>v2</VersionId><Code>SlowDown</Code></Error>", ""))
+    deleted = "<Deleted><Key>lake/a</Key><VersionId>{}</VersionId></Deleted>"
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        rows = deleted.format("v1") if b"v1" in body else ""
+        return 200, f"<DeleteResult>{rows}{next(answers) or deleted.format('v2')}</DeleteResult>"
+
+    with ScriptedS3(answer) as server:
+        outcomes = of_versions(server).delete([("a", "v1"), ("a", "v2")])
+        assert [deleted_keys(body) for _, _, body in server.requests] == [["lake/a", "lake/a"], ["lake/a"]]
+    assert [(o.outcome, o.version_id) for o in outcomes] == [("deleted", "v1"), ("deleted", "v2")]
+
+
+def test_an_object_is_never_deleted_for_a_version_without_an_id() -> None:
+    with ScriptedS3(lambda method, path, body: result()) as server:
+        (outcome,) = of_versions(server).delete([("a", "")])
+        assert server.requests == []
+    assert outcome.outcome == "not_addressable"

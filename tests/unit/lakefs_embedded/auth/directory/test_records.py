@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.kv import open_store
 from dredge.lakefs.files.messages import graveler_pb2
 from lakefs_embedded.auth.errors import CredentialsNotFoundError
+from lakefs_embedded.kv import open_store
 from tests.support.auth_directory import filled, keys, names
 
 

@@ -5,8 +5,7 @@
     first = uploads.put_part(key, upload_id, 1, pieces)
     uploads.complete(key, upload_id, [(1, first.etag)])
 
-In S3 these are the store's own multipart uploads: no listing has the parts, and the object's time is the *beginning* of
-the upload. In other stores the parts are objects in a folder of their own, outside `data/`, where no collector looks.
+The parts are objects in a folder of their own, outside `data/`, where no collector looks.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.storage import ObjectDeleter, ObjectInfo, ObjectWriter, open_deleter
 from dredge.storage.keys import is_text
-from dredge.storage.model import ObjectDeleter, ObjectInfo, ObjectWriter
 
 PART_NUMBER_MAX = 10_000
 
@@ -100,17 +99,17 @@ class Uploads(Protocol):
 
 @runtime_checkable
 class Uploading(Protocol):
-    """A writer whose store has multipart uploads: a folder, S3, memory."""
+    """A writer whose store has multipart uploads of its own, as the simulated one."""
 
     def uploads(self) -> Uploads:
         """The multipart uploads of this store."""
 
 
 def open_uploads(writer: ObjectWriter) -> Uploads:
-    """The multipart uploads of a writer's store; raises ConfigError if it has none."""
-    if not isinstance(writer, Uploading):
-        raise ConfigError(f"multipart uploads to {writer.uri} are not supported")
-    return writer.uploads()
+    """The multipart uploads of a writer's store."""
+    if isinstance(writer, Uploading):
+        return writer.uploads()
+    return PartObjects(writer, open_deleter(f"{writer.uri}/{PARTS}", getattr(writer, "options", None)))
 
 
 def combined_etag(etags: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, Self
 
 from dredge.errors import ConflictError, NotFoundError
+from dredge.kv.rows import Entry
 
 
 class KeyNotFoundError(NotFoundError):
@@ -27,14 +28,6 @@ class PredicateFailedError(ConflictError):
     """The stored value differs from the predicate of `set_if` or `delete_if`; nothing was changed."""
 
     kind: ClassVar[str] = "predicate_failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One key and its value."""
-
-    key: bytes
-    value: bytes
 
 
 class Store(Protocol):
