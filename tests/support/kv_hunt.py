@@ -23,7 +23,8 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, scan
 from lakefs_embedded.catalog import Catalog
-from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakefs_server import Lake, lakefs_server
 
 STEP_SECONDS = 30
 
@@ -41,9 +42,11 @@ class Gate:
         self._wanted = (operation, partition, key)
         self._skip = skip
 
-    def __call__(self, operation: str, partition: bytes, key: bytes) -> None:
+    def __call__(self, operation: Operation) -> None:
         wanted, begin, prefix = self._wanted
-        if operation != wanted or not partition.startswith(begin) or not key.startswith(prefix):
+        if operation.name != wanted or not operation.partition.startswith(begin):
+            return
+        if not operation.key.startswith(prefix):
             return
         if self.reached.is_set():
             return
@@ -99,7 +102,7 @@ class Ground:
     @property
     def kv(self) -> Store:
         """The unwatched database."""
-        return self.store._inner
+        return self.store._store
 
     def scan(self) -> Any:
         return scan(self.rows, self.state, clock=_now, margins=self.margins)
@@ -149,7 +152,7 @@ class Ground:
         finally:
             gate.open()
             thread.join(STEP_SECONDS)
-            self.store.before = _nothing
+            self.store.before = lambda _: None
         if errors:
             raise errors[0]
 
@@ -167,7 +170,7 @@ def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = 
         unsafe_short_grace=True,
     )
     with open_store(url) as inner:
-        store = WatchedStore(inner, _nothing)
+        store = WatchedStore(inner)
         with lakefs_server(folder, kv=store) as lake:
             ground = Ground(url, folder, lake, store, margins)
             try:
@@ -178,7 +181,3 @@ def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = 
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _nothing(operation: str, partition: bytes, key: bytes) -> None:
-    pass

@@ -29,7 +29,7 @@ import urllib3
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
-from dredge.kv import Entry, Store, open_store
+from dredge.kv import Store, open_store
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from lakefs_embedded.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
 from tests.support.objectstore import TestBucket
@@ -204,49 +204,6 @@ def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
             return running.enter_context(lakefs_server(folder, **options))
 
         yield start
-
-
-class WatchedStore:
-    """A key-value store with a callback before each operation."""
-
-    def __init__(self, inner: Store, before: Callable[[str, bytes, bytes], None]) -> None:
-        self._inner = inner
-        self.before = before
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        self.before("get", partition, key)
-        return self._inner.get(partition, key)
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        self.before("scan", partition, start)
-        for entry in self._inner.scan(partition, start):
-            self.before("next", partition, entry.key)
-            yield entry
-
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self.before("set", partition, key)
-        self._inner.set(partition, key, value)
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self.before("delete", partition, key)
-        self._inner.delete(partition, key)
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        self.before("set_if", partition, key)
-        self._inner.set_if(partition, key, value, predicate)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        self.before("delete_if", partition, key)
-        self._inner.delete_if(partition, key, predicate)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> WatchedStore:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def load_kv(path: Path, store: Store | None = None) -> Store:

@@ -17,6 +17,7 @@ from dredge.lakefs.files import messages
 from dredge.trash.apply import NamedAgainError
 from dredge.undo.alarms import acknowledge_alarms
 from lakefs_embedded.errors import GravelerError
+from tests.support.faulty import Operation
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id
 from tests.support.postgres import PostgresServer
@@ -108,8 +109,8 @@ def reset_that_ends_at_the_very_deletion(ground: Ground) -> bool:
 def commit_that_dies_after_sealing(ground: Ground) -> bool:
     """The uploads are in a sealed token from then on, until the next commit."""
 
-    def die(operation: str, partition: bytes, key: bytes) -> None:
-        if operation in ("set", "set_if") and key.startswith(b"commits/"):
+    def die(operation: Operation) -> None:
+        if operation.name in ("set", "set_if") and operation.key.startswith(b"commits/"):
             raise Crash
 
     ground.store.before = die
@@ -239,8 +240,8 @@ def deletion_under_way(ground: Ground) -> bool:
     ground.upload("pond", "main", "f", 7)
     token = ground.catalog.branches.get_branch("pond", "main").staging_token.encode()
 
-    def die(operation: str, partition: bytes, key: bytes) -> None:
-        if operation == "delete" and key.startswith(b"branches/"):
+    def die(operation: Operation) -> None:
+        if operation.name == "delete" and operation.key.startswith(b"branches/"):
             raise Crash
 
     ground.store.before = die

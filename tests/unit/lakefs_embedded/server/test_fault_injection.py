@@ -12,7 +12,8 @@ import urllib3
 from dredge.errors import UnavailableError
 from dredge.kv import open_store
 from lakefs_embedded.server import DropConnection, IncomingRequest, InjectedResponse
-from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakefs_server import Lake, lakefs_server
 
 
 def test_a_rule_can_answer_in_the_servers_place(lake: Lake) -> None:
@@ -74,8 +75,8 @@ def test_a_rule_may_work_on_the_lake_before_the_call_goes_on(lake: Lake) -> None
 
 
 def test_a_store_that_throttles_is_503(tmp_path: Path) -> None:
-    def throttle(operation: str, partition: bytes, key: bytes) -> None:
-        if partition == b"graveler":
+    def throttle(operation: Operation) -> None:
+        if operation.partition == b"graveler":
             raise UnavailableError("Throughput exceeded. Slow down and retry")
 
     with lakefs_server(tmp_path, kv=WatchedStore(open_store("memory://"), throttle)) as lake:
