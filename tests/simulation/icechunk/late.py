@@ -75,8 +75,7 @@ class Late:
             return
         writers = self.writers
         head = writers._heads()[session.branch]
-        kept = [c for manifest in writers.snapshots[head].manifests for c in writers.chunks[manifest]][::2]
-        made = writers._manifest([*session.chunks, *kept])
+        made = writers._manifest([*session.chunks, *writers._kept(head)])
         snapshot = writers._snapshot(head, {**writers.snapshots[head].manifests, **made})
         self.oracle.beyond[snapshot.id] = float("inf")
         writers._move(session.branch, head, snapshot)

@@ -103,10 +103,11 @@ class Writers:
 
     def _commit(self, branch: str, count: int, hours: float, drops: bool) -> None:
         head = self._heads()[branch]
-        manifests = {} if drops else dict(self.snapshots[head].manifests)
-        manifests |= self._session(head, count, hours)
+        ids = self._put_chunks(count, hours)
         for _ in range(TRIES):
-            made = self._snapshot(head, manifests)
+            # As the library rebases: what the session did not write comes from the head that it commits on.
+            manifests = {} if drops else dict(self.snapshots[head].manifests)
+            made = self._snapshot(head, manifests | self._manifest([*ids, *self._kept(head)]))
             try:
                 self._move(branch, head, made)
                 return
@@ -184,13 +185,18 @@ class Writers:
         return replace(repo, snapshots=kept, branches=dict(after.branches), tags=dict(after.tags))
 
     def _session(self, head: str, count: int, hours: float) -> dict[str, int]:
+        return self._manifest([*self._put_chunks(count, hours), *self._kept(head)])
+
+    def _put_chunks(self, count: int, hours: float) -> list[str]:
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
             self._put(f"chunks/{chunk}", chunk_bytes(number))
             if self.simulation.scheduler.current is not None:
                 self.simulation.scheduler.wait(hours * HOUR / count)
-        kept = [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
-        return self._manifest([*ids, *kept])
+        return ids
+
+    def _kept(self, head: str) -> list[str]:
+        return [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
 
     def _manifest(self, chunks: list[str]) -> dict[str, int]:
         manifest = self._id()
