@@ -144,7 +144,7 @@ def _sweep(
     run = Orchestrated("run0", {}, "memory://bucket/lake/run0")
     run.clock = Clock(lambda: scheduler.now, offset=bucket.clock.offset + clock_offset)
     cutoff = bucket.objects[key].modified + timedelta(seconds=cutoff_after)
-    bucket.put("lake/run0/plan.json", json.dumps({"cutoff": cutoff.isoformat()}).encode())
+    bucket.write("lake/run0/plan.json", json.dumps({"cutoff": cutoff.isoformat()}).encode())
     scene.oracle.asked["run0"] = Asked(
         scheduler.now, None, False, approval, most, dry_run, lambda: run, undo="off"
     )
@@ -189,14 +189,14 @@ def _sweep_at_the_cutoff(scene: GcScene) -> None:
 def _sweep_by_an_old_mark(scene: GcScene) -> None:
     planned_at = scene.oracle.bucket.clock() - timedelta(days=2)
     scene.oracle.fences.marks["lake/run0/plan.json"] = planned_at, timedelta(days=1)
-    scene.oracle.bucket.put("lake/run0/bulk_delete/_try.json", b"{}")
+    scene.oracle.bucket.write("lake/run0/bulk_delete/_try.json", b"{}")
     _sweep(scene)
 
 
 def _sweep_of_what_was_begun_anew(scene: GcScene) -> None:
     for step in ("subtract", "list_committed"):
         scene.simulation.scheduler.wait(1.0)
-        scene.oracle.bucket.put(f"lake/run0/{step}/_try.json", b"{}")
+        scene.oracle.bucket.write(f"lake/run0/{step}/_try.json", b"{}")
     _sweep(scene)
 
 

@@ -137,7 +137,7 @@ class Late:
 
         def put() -> None:
             writers.spec = 2
-            self.oracle.bucket.put(f"{ROOT}repo", data)
+            self.oracle.bucket.write(f"{ROOT}repo", data)
 
         writers.simulation.doors.call("store", "put_if_absent", put, {}, "repo")
         writers.simulation.states["upgraded"] += 1
@@ -179,7 +179,7 @@ class Late:
                 ):
                     return
                 node = self.oracle.parents[node]
-            self.oracle.bucket.put(f"{ROOT}snapshots/{chosen.id}", snapshot_file(chosen, 1))
+            self.oracle.bucket.write(f"{ROOT}snapshots/{chosen.id}", snapshot_file(chosen, 1))
             self.writers.simulation.states["put back"] += 1
 
         self.writers.simulation.doors.call("store", "put", deed, {}, "a snapshot as it was")
