@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from tests.simulation.clock import DAY, HOUR, Clock
-from tests.simulation.history import OF_THE_BASE, Move, Outcome, Simulation, _make, play
+from tests.simulation.history import Move, Outcome, Simulation, _make, play
 from tests.simulation.oracle import Asked
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.world_gc import GcScene, GcWorld
-from tests.simulation.worlds import WORLDS
 
 PEACE = [Move(-60.0, "pace", (0.02,)), Move(-59.0, "rest", ("clean", 0))]
 QUIET = 11
@@ -297,12 +296,6 @@ def test_who_sleeps_can_be_woken_before_his_time() -> None:
     scheduler.spawn("other", lambda: simulation.doors.call("store", "get", lambda: None, {}), other, 40.0)
     scheduler.run()
     assert ends == [40.0]
-
-
-@pytest.mark.parametrize("world", sorted(WORLDS))
-def test_no_move_of_a_world_is_hidden_by_one_of_the_base(world: str) -> None:
-    """At a moment, the base's move would run instead."""
-    assert not set(WORLDS[world]().verbs) & set(OF_THE_BASE)
 
 
 def test_a_run_of_which_a_task_was_marked_as_failed_ends_while_that_goes_on() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, NotFoundError
+from dredge.errors import ConflictError, NotFoundError
 from dredge.icechunk.expiration.rules import Request, spec_v2
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import micros
@@ -22,7 +22,7 @@ from dredge.icechunk.repository import history_of
 from dredge.storage import open_writer
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
-from tests.simulation.history import Simulation
+from tests.simulation.history import Client, Simulation
 from tests.simulation.icechunk.files import (
     Repo,
     Snapshot,
@@ -32,6 +32,7 @@ from tests.simulation.icechunk.files import (
     transaction_file,
     virtual_manifest,
 )
+from tests.simulation.scheduler import Scheduler
 from tests.simulation.stores import FAULTS
 
 URI, ROOT = "memory://bucket/ice", "ice/"
@@ -71,7 +72,7 @@ def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 
 @dataclass
-class Writers:
+class Writers(Client):
     """Makes the moves of writers."""
 
     simulation: Simulation  # of the history
@@ -85,6 +86,10 @@ class Writers:
     infos: dict[bytes, Repo] = field(default_factory=dict)  # what each repo info says, by its bytes
     made: int = 0
 
+    @property
+    def scheduler(self) -> Scheduler:  # type: ignore[override]
+        return self.simulation.scheduler
+
     def begin(self) -> None:
         """Make the repository, with its root on main."""
         root = self._snapshot(None, {})
@@ -93,13 +98,6 @@ class Writers:
         else:
             repo = Repo({root.id: root}, {"main": root.id}, {}, [(self._micros(), None)])
             self._put("repo", self._info(repo))
-
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; refused operations have no effect."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_"))(*args)
-        except DredgeError as error:
-            self.simulation.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
 
     def _commit(self, branch: str, count: int, hours: float, drops: bool) -> None:
         head = self._heads()[branch]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import DredgeError
 from dredge.kv import Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
@@ -20,6 +19,7 @@ from dredge.storage import open_reader, open_writer
 from dredge.xid import new_xid
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog.imports import ImportPath
+from tests.simulation.history import Client
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, PULLS, SERVERS
 from tests.support.pull_requests import close_pull, open_pull
@@ -79,7 +79,7 @@ def draw_move(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 
 @dataclass
-class Users:
+class Users(Client):
     """Makes the moves."""
 
     scheduler: Scheduler  # gives the time
@@ -90,13 +90,6 @@ class Users:
     # hook runs that have not ended: their repository, id, and when they began
     hooks: list[tuple[str, str, datetime]] = field(default_factory=list)
     created: int = 0
-
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; a refusal of the server ends it."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_"))(*args)
-        except DredgeError as error:
-            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
 
     def _create(self, name: str, bare: bool) -> None:
         self.created += 1
