@@ -39,9 +39,10 @@ from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.ranges import RangeInfo
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.lakefs.files.sstable import METARANGES, read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges
+from lakefs_embedded.refs.records import branch_key
 
 FORMAT = "_lakefs/"
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.sstable import TableWriter, WrittenTable, read_table
+from dredge.lakefs.files.sstable import read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges, read_addresses
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.tables import TableWriter, WrittenTable
 
 RANGE_SIZE = 20 << 20
 START = datetime(2026, 1, 1, tzinfo=UTC)

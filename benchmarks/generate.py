@@ -20,23 +20,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.shapes import Shape
 from dredge.kv import Store, open_store
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules, write_rules
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import (
-    REPOSITORIES_PARTITION,
-    Branch,
-    Commit,
-    Repository,
-    branch_key,
-    commit_key,
-    repository_key,
-)
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
+from lakefs_embedded.catalog.retention import Rules, write_rules
 from lakefs_embedded.committed.apply import Change, apply
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.refs.commits import new_commit
+from lakefs_embedded.refs.records import Commit, branch_key, commit_key
 from lakefs_embedded.staging.area import Staged
 
 RETENTION_DAYS = 30

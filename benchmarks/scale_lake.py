@@ -20,22 +20,16 @@ import numpy.typing as npt
 from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, DELETED, Virtual, etags, sizes
 from dredge.kv import Store, open_store
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules, write_rules
-from dredge.lakefs.files.ranges import RangeInfo, write_metarange
-from dredge.lakefs.files.records import (
-    REPOSITORIES_PARTITION,
-    Branch,
-    Commit,
-    Repository,
-    branch_key,
-    commit_key,
-    repository_key,
-)
-from dredge.lakefs.files.sstable import write_table
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid
+from lakefs_embedded.catalog.retention import Rules, write_rules
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.tables import write_table
+from lakefs_embedded.committed.writing import write_metarange
 from lakefs_embedded.refs.commits import new_commit
+from lakefs_embedded.refs.records import Commit, branch_key, commit_key
 from lakefs_embedded.staging.area import Staged
 
 REPOSITORY = "scale"
@@ -136,7 +130,7 @@ def _write_range(lake: ScaleLake, number: int, versions: int) -> list[RangeInfo]
         lacking = version * 997 % len(records)
         table = write_table(record for at, record in enumerate(records) if not version or at != lacking)
         store.put(f"_lakefs/{table.id}", table.data)
-        found.append(RangeInfo.of(table))
+        found.append(table.info)
     return found
 
 

@@ -10,5 +10,5 @@
     committed            the content of commits: changes, merges, differences
     errors               error messages and HTTP statuses
 
-Each imports only packages below it. Files are read and written by `dredge.lakefs.files`. `dredge` imports none of this.
+Each imports only packages below it. Files are read by `dredge.lakefs.files`. `dredge` imports none of this.
 """

@@ -23,7 +23,7 @@ from dredge.settings import with_nearest
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from dredge.lakefs import LakeFS
+    from dredge.lakefs import LakeFSClient
     from dredge.pages.places import Place
 
 #: Variable: a JSON list of further folders, each with `uri` and optionally `aws_conn_id`.
@@ -66,7 +66,7 @@ class AirflowPlaces:
         with self._lock:
             return list(self._problems)
 
-    def client(self, place: Place | None) -> LakeFS:
+    def client(self, place: Place | None) -> LakeFSClient:
         """Return the lakeFS server of a place, or the default one."""
         for server, _ in _servers():
             client = LakeFSHook(server).client

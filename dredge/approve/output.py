@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from dredge.approve.settings import ALWAYS, NEVER
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepOutput
+from dredge.runs.summary import Detail, StepOutput
 from dredge.undo.ways import UndoCost
 
 
@@ -19,22 +18,11 @@ class GuardsOutput(StepOutput):
 
     STEP = "check_limits"
 
-    @property
-    def verdict(self) -> str:
-        """Of all guards and limits: passed, awaiting_approval or refused."""
-        found: str = self.detail("verdict")
-        return found
-
-    @property
-    def findings(self) -> list[dict[str, Any]]:
-        """Of each guard, as JSON objects."""
-        found: list[dict[str, Any]] = self.detail("findings")
-        return found
-
-    @property
-    def undo(self) -> UndoCost:
-        """The cost of undo."""
-        return from_json(UndoCost, self.detail("undo"))
+    # Of all guards and limits: passed, awaiting_approval or refused.
+    verdict: Detail[str] = Detail("verdict")
+    # Of each guard, as JSON objects.
+    findings: Detail[list[dict[str, Any]]] = Detail("findings")
+    undo = Detail("undo", UndoCost)
 
 
 class ApproveOutput(StepOutput):
@@ -50,19 +38,11 @@ class ApproveOutput(StepOutput):
     CANDIDATES: ClassVar[type[StepOutput]]
     COMMAND: ClassVar[str]
 
-    @property
-    def request_digest(self) -> str:
-        """SHA-256 of the answered request."""
-        found: str = self.detail("request_digest")
-        return found
-
-    @property
-    def approval(self) -> dict[str, Any]:
-        """For reports: `state` ("waiting", "approved" or "rejected"), `why`, `objects`, `bytes`, `answer_until`; after
-        an answer also `by`, `through`, `at`.
-        """
-        found: dict[str, Any] = self.detail("approval")
-        return found
+    # SHA-256 of the answered request.
+    request_digest: Detail[str] = Detail("request_digest")
+    # For reports: `state` ("waiting", "approved" or "rejected"), `why`, `objects`, `bytes`, `answer_until`; after an
+    # answer also `by`, `through`, `at`.
+    approval: Detail[dict[str, Any]] = Detail("approval")
 
 
 # The advice for an exceeded limit in a run without approvals.
@@ -88,6 +68,6 @@ def approval_inputs(
     plan: Any, folder: RunFolder, output: type[ApproveOutput]
 ) -> tuple[type[StepOutput], ...]:
     """The additional inputs of a sweep with an approval."""
-    guards = folder.read_summary(output.GUARDS.STEP)
-    asked = guards is not None and why_asked(plan, output.GUARDS.of(guards))
+    guards = output.GUARDS.find(folder)
+    asked = guards is not None and why_asked(plan, guards)
     return (output,) if asked else ()

@@ -166,8 +166,8 @@ class Approvals:
             RejectedError: rejected, or not approved in time.
             RefusedError: an invalid approval, or results of different runs.
         """
-        guards = run.folder.read_summary(self.output.GUARDS.STEP)
-        if guards is not None and not why_asked(run.plan, self.output.GUARDS.of(guards)):
+        guards = self.output.GUARDS.find(run.folder)
+        if guards is not None and not why_asked(run.plan, guards):
             return None
         summary = run.step(self.output, lambda record: self._approve(run, record))
         # A completed step stays approved; a later rejection still counts.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +17,6 @@ from dredge.commands.gc_recovery import (
 )
 from dredge.commands.options import (
     AT_ONCE,
-    JSON,
     PROCESSES,
     QUIET,
     given,
@@ -38,8 +35,6 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.report import collect_each
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.storage import open_reader
-from dredge.xid import new_descending_xid
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
@@ -134,90 +129,6 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     with cache_parts(BY_DIGEST):  # planning reads the files of the run before
         plan = steps.plan_run(config)
         COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
-
-
-@command.group("index")
-def index() -> None:
-    """Maintain the committed index: the addresses in each range."""
-
-
-@index.command("verify")
-@click.argument("uri", metavar="NAMESPACE")
-@click.option("--against-ranges", is_flag=True, help="Decode every range again and compare, too.")
-@JSON
-def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
-    """Read every part of the index and compare it with its digest.
-
-    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo. A run does the same with the
-    parts it reads.
-
-    \b
-    Examples:
-      dredge gc index verify s3://bucket/my-repo --against-ranges
-
-    \b
-    Exit codes: 0 all is well · 1 something is damaged or wrong: rebuild it · 2 bad input
-                4 the store is not available
-    """
-    found = _verify(uri, against_ranges)
-    _show_verified(found, as_json)
-    raise SystemExit(0 if found["good"] else 1)
-
-
-@index.command("rebuild")
-@click.argument("uri", metavar="NAMESPACE")
-@click.option("--against-ranges", is_flag=True, help="Look for wrong parts by decoding every range, too.")
-@JSON
-def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
-    """Decode the ranges again whose part of the index is damaged or wrong. Files are added, and no file is changed.
-
-    \b
-    Examples:
-      dredge gc index rebuild s3://bucket/my-repo
-
-    \b
-    Exit codes: 0 done · 2 bad input · 4 the store is not available
-    """
-    found = _verify(uri, against_ranges, rebuild=True)
-    _show_verified(found, as_json)
-
-
-def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:
-    from dredge.gc.index.upkeep import rebuild_index, verify_index
-
-    reader, state = open_reader(uri), open_state(uri)
-    found = verify_index(reader, state, uri, against_ranges)
-    rebuilt = 0
-    if rebuild and not found.is_good:
-        label = new_descending_xid(datetime.now(UTC))
-        rebuilt = rebuild_index(reader, state, uri, label, found)
-    return {
-        "ranges": found.ranges,
-        "parts": found.parts,
-        "damaged_parts": found.damaged,
-        "wrong_ranges": found.wrong,
-        "unread_ranges": found.unread,
-        "rebuilt_ranges": rebuilt,
-        "good": found.is_good,
-    }
-
-
-def _show_verified(found: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    click.echo(f"{found['ranges']:,} ranges in {found['parts']:,} parts")
-    for name, words in (
-        ("damaged_parts", "damaged"),
-        ("wrong_ranges", "wrong"),
-        ("unread_ranges", "not readable"),
-    ):
-        for item in found[name]:
-            click.secho(f"{words}: {item}", fg="red")
-    if found["rebuilt_ranges"]:
-        click.echo(f"{found['rebuilt_ranges']:,} ranges were decoded again")
-    elif found["good"]:
-        click.echo("all is well")
 
 
 @command.command("all")

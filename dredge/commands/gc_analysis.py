@@ -91,13 +91,6 @@ def why_command(
 @click.option(
     "--storage-class", metavar="NAME", help="Take the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"
 )
-@click.option(
-    "--depth",
-    type=click.IntRange(min=0, max=16),
-    default=1,
-    show_default=True,
-    help="Folders that make a prefix; 0 counts none.",
-)
 @JSON
 def cost_command(
     repository: str,
@@ -105,10 +98,9 @@ def cost_command(
     run_root: str | None,
     price: float | None,
     storage_class: str | None,
-    depth: int,
     as_json: bool,
 ) -> None:
-    """Count objects and bytes by kind, by their only branch, by age and by prefix. Read-only.
+    """Count objects and bytes by kind, by their only branch and by age. Read-only.
 
     The figures are of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
 
@@ -124,7 +116,7 @@ def cost_command(
 
     price = _price(price, storage_class)
     base = _base(repository, run_uri, run_root)
-    found = cost_of(base, depth).tables()
+    found = cost_of(base).tables()
     if as_json:
         click.echo(json.dumps({**found, "repository": repository, "price_per_gib_month": price}))
         return
@@ -160,7 +152,7 @@ def plan_command(
     svg: str | None,
     as_json: bool,
 ) -> None:
-    """Estimate the effect of other garbage collection rules, and the cost of the next run. Read-only.
+    """Estimate the effect of other garbage collection rules. Read-only.
 
     Figures are for a clean dry run under these rules, from the listing, staging and history
     of the newest clean run. "≤" marks upper bounds: commits without a ref keep some of it. With
@@ -174,7 +166,6 @@ def plan_command(
     Exit codes: 0 estimated · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
-    from dredge.gc.insight.run_cost import expected, expected_lines
     from dredge.gc.insight.what_if import curve_of, table_lines, what_if
 
     client = LakeFSClient.from_env()
@@ -188,15 +179,13 @@ def plan_command(
     foreseen = what_if(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
     unnamed = base.unnamed_metaranges()
-    root = run_root or base.plan.run_uri.rpartition("/")[0]
-    runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
     if svg is not None:
         curve = curve_of(found)
         if curve is None:
             raise ConfigError("a curve needs at least two days")
         Path(svg).write_text(render_curve(curve), encoding="utf-8")
     if as_json:
-        value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found, "expected": runs}
+        value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found}
         click.echo(json.dumps(value | {"unnamed_metaranges": unnamed}))
         return
     click.secho(f"{repository}, as {base.text} saw it", bold=True)
@@ -207,18 +196,6 @@ def plan_command(
             f"Metaranges that count as active although no active commit names them: {len(unnamed):,}. No rules free"
             " what they name; --json has their ids."
         )
-    for kind, expect in runs.items():
-        if expect is not None:
-            click.echo()
-            click.echo(f"The next {kind}. " + "\n".join(expected_lines(expect)))
-
-
-_KINDS_OF_RUN = {
-    "clean dry run": ("clean", True),
-    "clean run": ("clean", False),
-    "optimized dry run": ("optimized", True),
-    "optimized run": ("optimized", False),
-}
 
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:

@@ -135,18 +135,17 @@ def _rows(found: Table, uri: str) -> Iterator[dict[str, Any]]:
 
 def _entry(key: bytes, raw: bytes, value: Any, name: str) -> dict[str, Any]:
     from dredge.lakefs.files import messages
-    from dredge.lakefs.files.entries import Entry
+    from dredge.lakefs.files.sstable.few import decode_entry
 
-    entry = Entry.decode(value.data, name)
-    stamp = messages.to_timestamp(entry.last_modified)
-    nanos = stamp.nanos + entry.nanoseconds
+    entry = decode_entry(value, name)
+    stamp = entry.last_modified
     return {
         "address": entry.address,
         "address_type": int(entry.address_type),
         "size": entry.size,
-        "etag": entry.etag,
-        "last_modified": f"{entry.last_modified:%Y-%m-%dT%H:%M:%S}.{nanos:09}Z",
-        "last_modified_unix": [stamp.seconds, nanos],
+        "etag": entry.e_tag,
+        "last_modified": f"{messages.from_timestamp(stamp):%Y-%m-%dT%H:%M:%S}.{stamp.nanos:09}Z",
+        "last_modified_unix": [stamp.seconds, stamp.nanos],
         "metadata": dict(entry.metadata),
         "content_type": entry.content_type,
     }

@@ -273,7 +273,7 @@ class GCConfig:
     def _check_window(self) -> None:
         begin, end = self.window
         if begin is not None and end is not None and begin >= end:
-            raise ConfigError(f"the window from {begin} to {end} is empty")
+            raise ConfigError(f"window_begin ({begin}) must be before window_end ({end})")
         least = self.min_age_seconds / 3600 + SLICE_OPEN_HOURS
         if self.slice_margin_hours < least:
             raise ConfigError(
@@ -293,7 +293,7 @@ class GCConfig:
 
     @property
     def referring(self) -> frozenset[str]:
-        """Names of the repositories with live entries here, or only `EVERY_OTHER`."""
+        """Names of other repositories that may refer to objects of this one; only `EVERY_OTHER` for all."""
         found = frozenset(ids_of(self.referring_repositories))
         if EVERY_OTHER in found and len(found) > 1:
             raise ConfigError(

@@ -27,13 +27,13 @@ def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
         if plan is None:
             continue
         try:
-            summary = folder.read_summary(output.STEP)
+            found = output.find(folder)
         except UnavailableError:
             raise
         except DredgeError:
             continue
-        if summary is not None:
-            return output.of(summary)
+        if found is not None:
+            return found
     return None
 
 

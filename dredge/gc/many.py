@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
-from dredge.lakefs import LakeFS, Repository
+from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.lease import LEASE, read_lease_end
 from dredge.settings import Settings, check_settings, setting, split_words
 from dredge.storage import ObjectReader, StorageOptions, open_reader
@@ -72,7 +72,10 @@ class Chosen:
 
 
 def choose_repositories(
-    config: ManyConfig, client: LakeFS, options: StorageOptions | None = None, run_root: str | None = None
+    config: ManyConfig,
+    client: LakeFSClient,
+    options: StorageOptions | None = None,
+    run_root: str | None = None,
 ) -> Chosen:
     """Choose the repositories to collect: the requested ones without another collector.
 

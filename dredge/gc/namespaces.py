@@ -32,6 +32,7 @@ class Keys:
 
     namespace: str
     own: bool = True  # whether the entries are of that namespace's repository; else relative addresses are not its keys
+    paths: tuple[str, ...] = ()  # only of entries whose path matches one of these patterns; () for all
 
 
 def canonical_namespace(uri: str) -> str:

@@ -20,11 +20,9 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.insight.run_cost import expected, expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
@@ -34,7 +32,7 @@ from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
-from dredge.lakefs import LakeFS, LakeFSClient, Repository
+from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
 from dredge.runs.folder import RunFolder
@@ -53,7 +51,7 @@ log = logging.getLogger("dredge")
 
 
 def acquire_lease(
-    config: GCConfig, holder: str, client: LakeFS | None = None, options: StorageOptions | None = None
+    config: GCConfig, holder: str, client: LakeFSClient | None = None, options: StorageOptions | None = None
 ) -> LeaseGrant:
     """Acquire the lease of a repository, the exclusive right to run, for a holder such as a DAG run. Raises
     LeaseHeldError: another run holds it."""
@@ -70,7 +68,10 @@ def release_lease(run: Run) -> None:
 
 
 def release_grant(
-    config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
+    config: GCConfig,
+    grant: LeaseGrant,
+    client: LakeFSClient | None = None,
+    options: StorageOptions | None = None,
 ) -> None:
     """Release a lease without a planned run."""
     try:
@@ -88,7 +89,7 @@ def release_grant(
 def plan_run(
     config: GCConfig,
     lease: LeaseGrant | None = None,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Plan:
@@ -144,46 +145,41 @@ def plan_run(
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
-    with at_once() as ask:
-        expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
-        grant = (
-            repository_lease.acquire(runs.local_holder(run_id))
-            if lease is None
-            else repository_lease.renew(lease)
-        )
-        plan = Plan(
-            run_id=run_id,
-            repository=repository.name,
-            namespace=repository.namespace,
-            run_uri=f"{root}/{run_id}",
-            created_at=now,
-            cutoff=cutoff(now, config, inventory),
-            store_ahead_seconds=ahead,
-            server_ahead_seconds=server_ahead,
-            lease=grant,
-            config=config,
-            default_branch=repository.default_branch,
-            mode=mode,
-            why_mode=why,
-            state=None if current.state is None else current.version,
-            state_etag=current.etag,
-            covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
-            again=again,
-            namespaces=namespaces,
-            inventory=inventory,
-            undo=undo,
-        )
-        try:
-            data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-            open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-        except DredgeError:
-            if lease is None:  # no run will release it
-                with suppress(DredgeError):
-                    repository_lease.release(grant)
-            raise
-    expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), expecting.result)
-    if expect is not None:
-        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
+    grant = (
+        repository_lease.acquire(runs.local_holder(run_id))
+        if lease is None
+        else repository_lease.renew(lease)
+    )
+    plan = Plan(
+        run_id=run_id,
+        repository=repository.name,
+        namespace=repository.namespace,
+        run_uri=f"{root}/{run_id}",
+        created_at=now,
+        cutoff=cutoff(now, config, inventory),
+        store_ahead_seconds=ahead,
+        server_ahead_seconds=server_ahead,
+        lease=grant,
+        config=config,
+        default_branch=repository.default_branch,
+        mode=mode,
+        why_mode=why,
+        state=None if current.state is None else current.version,
+        state_etag=current.etag,
+        covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
+        again=again,
+        namespaces=namespaces,
+        inventory=inventory,
+        undo=undo,
+    )
+    try:
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+    except DredgeError:
+        if lease is None:  # no run will release it
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 
@@ -204,21 +200,16 @@ def _refer_no_more(
         return None
     folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
     with suppress(FormatError):
-        summary = folder.read_summary(ListCommittedOutput.STEP)
-        if summary is not None:
-            names = {item["repository"] for item in ListCommittedOutput.of(summary).referring}
+        committed = ListCommittedOutput.find(folder)
+        if committed is not None:
+            names = {item["repository"] for item in committed.referring}
             return min(names - set(referring), default=None)
     return None
 
 
-class TellsTime(Protocol):
-    """A server with a clock."""
-
-    def clock(self) -> datetime | None:
-        """The server's time, rounded down to seconds; None without a time in the response."""
-
-
-def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
+def compare_server(
+    server: LakeFSClient, store_now: Callable[[], datetime], seconds_max: float
+) -> float | None:
     """Return the proved difference in seconds of a lakeFS server's clock minus the store's; None without a time in
     the response. Raises RefusedError: it is more than `seconds_max`."""
     # Read between two readings of the store's clock, the difference is an interval: as long as the three requests took,
@@ -317,7 +308,10 @@ def check_resumable(run: Run) -> None:
 
 
 def reopen_run(
-    run_uri: str, client: LakeFS | None = None, options: StorageOptions | None = None, clock: Clock = utc_now
+    run_uri: str,
+    client: LakeFSClient | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
 ) -> Run:
     """Acquire the lease of a local run again and open the run.
 

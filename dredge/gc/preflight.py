@@ -21,8 +21,7 @@ from dredge.errors import (
     UnavailableError,
     WitnessError,
 )
-from dredge.gc.config import CLEAN, GCConfig
-from dredge.gc.insight.run_cost import expected
+from dredge.gc.config import GCConfig
 from dredge.gc.mark_uncommitted import KVAccess, read_checked
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
@@ -41,7 +40,6 @@ from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.listing_schema import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import (
-    LIST_PRICE,
     check_folders,
     check_lifecycle,
     check_lock,
@@ -347,15 +345,7 @@ def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
 
 
 def _estimate(site: _Site) -> Iterator[Line]:
-    """Estimate time and requests of the next run from earlier runs, else from the number of objects."""
-    root = site.config.run_root or site.namespace
-    found = expected(root, site.repository.name, CLEAN, site.config.dry_run, site.options)
-    if found is not None:
-        requests = found["work"]["list_requests"]
-        seconds = sum(found["seconds"].values())
-        text = f"{seconds:,.0f} s, {requests:,} listing requests (${requests * LIST_PRICE:,.2f}). {found['about']}"
-        yield ok("estimate", text)
-        return
+    """Estimate time and requests of a listing from the number of objects."""
     started = time.monotonic()
     rows, classes, whole = _sample(site)
     yield estimate_line("objects", rows, time.monotonic() - started, whole)

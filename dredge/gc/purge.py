@@ -27,7 +27,7 @@ from dredge.gc.run import Run, open_state, read_plan
 from dredge.gc.state import StateStore
 from dredge.gc.undo import collected_of
 from dredge.gc.undo_config import PurgeConfig
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
@@ -83,7 +83,7 @@ def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig
     purge_runs(collected, run, runner, record, config, runs, live)
 
 
-def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions | None) -> GCConfig:
+def config_of_mark(config: PurgeConfig, server: LakeFSClient, options: StorageOptions | None) -> GCConfig:
     """The config of the mark for a manual purge: the config of the repository's last run, as a dry run."""
     repository = server.repository(config.repository)
     found = GCConfig(repository=repository.name)

@@ -54,7 +54,7 @@ from dredge.gc.mark_uncommitted import (
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
 from dredge.gc.witness.unnamed import kind_of, list_tables, open_table
-from dredge.lakefs import LakeFS, Ref, Repository
+from dredge.lakefs import LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
@@ -84,19 +84,6 @@ _PAGE = 200
 _LAST = "\U0010ffff"
 
 
-@dataclass(slots=True)
-class ReferringRun(Run):
-    """A run that reads another repository: plan, reader and index are that repository's, the wanted keys are those of
-    the collected repository. It has no lease and runs no step."""
-
-    into: str = ""
-
-    @property
-    def keys(self) -> Keys:
-        """The keys to find in the repository's entries."""
-        return Keys(namespace=self.into, own=False)
-
-
 def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str, str]:
     """Choose the repositories whose entries count as live, from all of the server; both with their namespaces. Raises
     ConfigError: the server does not list a named repository."""
@@ -113,12 +100,13 @@ def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str,
     return {name: uri for name, uri in others.items() if name in wanted}
 
 
-def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
-    """Open another repository for a run, by its name and namespace."""
+def open_referring(run: Run, name: str, namespace: str) -> Run:
+    """Open another repository for a run, by its name and namespace: plan, reader and index are that repository's, the
+    wanted keys are those of the collected repository. The view has no lease and runs no step."""
     config = replace(
         run.plan.config, repository=name, referring_repositories=None, policy=None, keep_tags=False
     )
-    return ReferringRun(
+    return Run(
         plan=replace(run.plan, repository=name, namespace=namespace, config=config),
         folder=run.folder,
         reader=open_reader(namespace, run.options),
@@ -126,7 +114,7 @@ def open_referring(run: Run, name: str, namespace: str) -> ReferringRun:
         clock=run.clock,
         options=run.options,
         _client=run.client,
-        into=run.plan.namespace,
+        _keys=Keys(namespace=run.plan.namespace, own=False),
     )
 
 
@@ -147,7 +135,7 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         ) from error
 
 
-def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> bool:
+def read_staged(run: Run, branches: Collection[Ref], files: StagedFiles) -> bool:
     """Write the staged addresses of another repository in the collected namespace to `files`. Returns whether every
     record was read; else a staged entry equal to the committed one of its path is missing, because it is no
     change."""
@@ -172,7 +160,7 @@ def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles
     return False
 
 
-def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
+def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection[str]) -> Ranges:
     """Find every range file of another repository, with or without a commit; given are the metaranges of its branch
     heads."""
     files = list_tables(run.reader)
@@ -205,7 +193,7 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
     return ranges
 
 
-def _read_others(run: ReferringRun) -> set[str]:
+def _read_others(run: Run) -> set[str]:
     """Names of files that are not ranges; empty after a loss, so they are opened again."""
     try:
         return set(read_parquet(run.state.get(_OTHERS))["name"].to_pylist())
@@ -254,7 +242,7 @@ def look_at_referring(
     return found
 
 
-def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
+def _look(run: Run, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
     branches = list_branches(run.client, run.plan.repository)
     files = StagedFiles(run.folder, where)
     exact = read_staged(run, branches, files)
@@ -277,14 +265,14 @@ def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, 
     return referred, [*files.parts, *collected.parts, table]
 
 
-def _metarange_of(run: ReferringRun, commit_id: str) -> str:
+def _metarange_of(run: Run, commit_id: str) -> str:
     about = f"a branch is at commit {commit_id}, which lakeFS does not have"
     return known_commit(run.client, run.plan.repository, commit_id, about).metarange_id
 
 
 def check_referring(
     config: GCConfig,
-    client: LakeFS,
+    client: LakeFSClient,
     namespace: str,
     options: StorageOptions | None,
     *,
@@ -335,7 +323,7 @@ def _describe(named: int, looked: int, others: int) -> str:
     return text or "the server has no other repository"
 
 
-def _named(client: LakeFS, name: str, uri: str, options: StorageOptions | None) -> Sequence[Line]:
+def _named(client: LakeFSClient, name: str, uri: str, options: StorageOptions | None) -> Sequence[Line]:
     try:
         client.branches(name)
         next(iter(open_reader(uri, options).list(METADATA)), None)
@@ -345,7 +333,7 @@ def _named(client: LakeFS, name: str, uri: str, options: StorageOptions | None) 
     return []
 
 
-def _example(client: LakeFS, other: Repository, namespace: str) -> str:
+def _example(client: LakeFSClient, other: Repository, namespace: str) -> str:
     """A key of the namespace in the first folders of another repository's default branch; "" for none found."""
     after = ""
     try:

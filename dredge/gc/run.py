@@ -11,7 +11,7 @@ from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
 from dredge.inventory.manifest import Inventory
-from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import BEGINNING, END, Clock, Coverage, running_seconds, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
@@ -107,14 +107,15 @@ class Run(PlannedRun[Plan]):
     """
 
     commits_of_try: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
-    _client: LakeFS | None = field(default=None, repr=False)
+    _client: LakeFSClient | None = field(default=None, repr=False)
+    _keys: Keys | None = None
 
     @classmethod
     def open(
         cls,
         run_uri: str,
         options: StorageOptions | None = None,
-        client: LakeFS | None = None,
+        client: LakeFSClient | None = None,
         clock: Clock = utc_now,
         plan: Plan | None = None,
     ) -> Run:
@@ -135,7 +136,7 @@ class Run(PlannedRun[Plan]):
         )
 
     @property
-    def client(self) -> LakeFS:
+    def client(self) -> LakeFSClient:
         """The lakeFS server."""
         if self._client is None:
             self._client = LakeFSClient.from_env()
@@ -143,8 +144,8 @@ class Run(PlannedRun[Plan]):
 
     @property
     def keys(self) -> Keys:
-        """The keys of the namespace in entries."""
-        return Keys(namespace=self.plan.namespace)
+        """The keys to find in entries: those of the namespace, unless this is a view of a run for others."""
+        return self._keys or Keys(namespace=self.plan.namespace)
 
     @property
     def lease(self) -> Lease:

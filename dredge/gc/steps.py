@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dredge.gc.undo_config import PurgeConfig, RestoreConfig
     from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of
-    from dredge.lakefs import LakeFS
+    from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import Clock
     from dredge.runs.summary import StepSummary
     from dredge.runs.tasks import TaskRunner
@@ -150,7 +150,7 @@ def put_question(run: Run) -> Question:
 def resume(
     run_uri: str,
     runner: TaskRunner,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
@@ -168,7 +168,7 @@ def resume(
 def collect(
     config: GCConfig,
     runner: TaskRunner,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
@@ -186,7 +186,7 @@ def purge(
     config: PurgeConfig,
     runner: TaskRunner,
     holder: str | None = None,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:

@@ -11,7 +11,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.undo_config import RestoreConfig
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
-from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
@@ -23,7 +23,7 @@ from dredge.undo.deleted import Collected, SweptRun
 
 
 def collected_of(
-    repository: str, client: LakeFS | None = None, options: StorageOptions | None = None
+    repository: str, client: LakeFSClient | None = None, options: StorageOptions | None = None
 ) -> Collected:
     """Describe a repository."""
     server = client or LakeFSClient.from_env()
@@ -55,18 +55,18 @@ def open_swept(
             f" ({repository.namespace}). Nothing was done."
         )
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    summary = None if plan.dry_run else folder.read_summary(SubtractOutput.STEP)
-    if summary is None:
+    found = None if plan.dry_run else SubtractOutput.find(folder)
+    if found is None:
         why = "it was a dry run" if plan.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
+    return SweptRun(plan.undo.way, folder, found.candidates, (DATA,))
 
 
 def restore(
     config: RestoreConfig,
     runner: TaskRunner,
     holder: str | None = None,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:

@@ -6,8 +6,7 @@ live      a new sample of canaries, and of staged addresses: none of them may be
           compared), and some are looked up; an optimized run that deleted nothing takes no sample
 
 The store confirmed each key, so a sample is enough. It consists of runs of neighbours: one page of a listing shows a
-thousand names. The sweep deletes in random order, so neighbours were in different requests. The same pages show live
-objects.
+thousand names. The sweep deletes in random order, so neighbours were in different requests.
 """
 
 from __future__ import annotations
@@ -16,27 +15,23 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import batched, chain, groupby
+from itertools import batched, chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, FormatError, NotFoundError, UnavailableError
+from dredge.errors import FormatError, UnavailableError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import Canary, meant, sample
 from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.state import base_of
-from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
 from dredge.runs import ledger
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
-from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, find_neighbours
-from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -57,12 +52,10 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     living, results = list[Canary](), list[VerifyResult]()
     if parts or run.plan.mode == CLEAN:  # what others deleted is found by clean runs
         living = take_living(run, record.input(MarkUncommittedOutput))
-        results = _look_everywhere(run, runner, record, parts, living)
+        results = _look_everywhere(run, runner, parts, living)
     left = [address for result in results for address in result.left]
     in_ledger = {address for result in results for address in result.living_deleted}
-    seen = {address for result in results for address in result.living_seen} - in_ledger
-    lacking = {address for result in results for address in result.living_lacking}
-    looked_at = to_look_at(run, living, in_ledger | lacking, seen - lacking)
+    looked_at = to_look_at(run, living, in_ledger)
     missing = missing_of(run, looked_at)
     ours = [canary for canary in missing if canary.address in in_ledger]
     record.counts.update(
@@ -70,7 +63,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         checked_objects=sum(result.checked for result in results),
         still_there_objects=sum(result.still_there for result in results),
         living_objects=len(living),
-        living_objects_looked_at=len({canary.address for canary in looked_at} | seen),
+        living_objects_looked_at=len({canary.address for canary in looked_at}),
         living_objects_missing=len(missing),
         living_objects_deleted=len(ours),
     )
@@ -102,16 +95,12 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _look_everywhere(
-    run: Run, runner: TaskRunner, record: StepRecord, parts: list[PartInfo], living: list[Canary]
+    run: Run, runner: TaskRunner, parts: list[PartInfo], living: list[Canary]
 ) -> list[VerifyResult]:
-    rows, tuning = sum(part.rows for part in parts), run.plan.config.tuning
-    listed, base = record.input(SubtractOutput).counts["listed_objects"], base_of(run)
-    # An optimized run lists a part of the namespace only.
-    objects = listed if base is None else max(listed, base.state.objects)
+    rows = sum(part.rows for part in parts)
     addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
     config = VerifyConfig(
-        threads=tuning.threads,
-        run_length=length_of_runs(rows + len(living), objects),
+        threads=run.plan.config.tuning.threads,
         living=run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living"),
     )
     todo = [
@@ -152,24 +141,22 @@ def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
     return sample(run, VerifyOutput.STEP) + found[:_STAGED_SAMPLE]
 
 
-def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
-    """Choose the live objects to look up: all doubtful ones (in the ledger as deleted, or missing in a listing), and
-    others until enough were seen in listings."""
+def to_look_at(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:
+    """Choose the live objects to look up: all doubtful ones (in the ledger as deleted), and a sample of the others."""
     if run.plan.config.verify_sample_size is None:
         return living
     found = [canary for canary in living if canary.address in doubtful]
-    others = [canary for canary in living if canary.address not in doubtful | seen]
+    others = [canary for canary in living if canary.address not in doubtful]
     chance = random.Random(f"{run.plan.run_id}-living")
-    return found + chance.sample(others, min(len(others), max(0, _LOOKS - len(seen))))
+    return found + chance.sample(others, min(len(others), _LOOKS))
 
 
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
     """The missing objects among some live objects."""
-    at_once = run.plan.config.tuning.threads * LOOKUPS_A_THREAD
-    found = ordered_map(lambda canary: lacks(run.reader, canary.address), living, at_once)
-    missing = [canary for canary, lacking in zip(living, found, strict=True) if lacking]
+    names = by_folder(sorted({canary.address for canary in living}))
+    found = set(find_there(run.reader, names, run.plan.config.tuning.threads))
     # lakeFS returns some keys decoded or without a query, and then means another key.
-    return [canary for canary in missing if not meant(run, canary)]
+    return [canary for canary in living if canary.address not in found and not meant(run, canary)]
 
 
 def _words(canary: Canary) -> str:
@@ -187,7 +174,6 @@ class VerifyConfig:
     """The config of the tasks; a payload."""
 
     threads: int
-    run_length: int  # number of neighbours, deleted or live, for one page of a listing
     living: PartInfo  # rows with the addresses of live objects
 
 
@@ -208,8 +194,6 @@ class VerifyResult:
     still_there: int  # number of these found in the store
     left: list[str]  # addresses of some of these
     living_deleted: list[str]  # addresses of live objects deleted in the ledger
-    living_seen: list[str]  # addresses of live objects found in the store
-    living_lacking: list[str]  # addresses of live objects missing in a listing
 
 
 @partition_function
@@ -223,55 +207,35 @@ def _verify_part(run: WorkerRun, config: VerifyConfig, item: PartLooks, living: 
     rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
     by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
     gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
-    checked, there, seen, lacking = _look_into(run, config, item, gone, living)
+    names = _choose_names(run, item, gone)
+    there = find_there(run.open_store(), names, config.threads)
     run.progress.add(item.part.rows)
     return VerifyResult(
         deleted=gone.num_rows,
-        checked=checked,
+        checked=sum(map(len, names)),
         still_there=len(there),
         left=there[:SAMPLES],
         living_deleted=by_us.filter(pc.is_in(by_us, living)).to_pylist(),
-        living_seen=sorted(seen),
-        living_lacking=sorted(lacking),
     )
 
 
-def _look_into(
-    run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table, living: pa.Array
-) -> tuple[int, list[str], set[str], set[str]]:
-    """Look up deleted objects of a file: all, or a sample and those with an unclear first answer. Returns the number
-    looked up, and the addresses of those still there, of live objects seen, and of live objects missing."""
-    reader = run.open_store()
+def _choose_names(run: WorkerRun, item: PartLooks, gone: pa.Table) -> Sequence[Names]:
+    """Choose deleted objects of a file: all, or a sample and those with an unclear first answer."""
     if item.looks is None:
-        there = still_there(reader, gone["address"].combine_chunks(), config.threads)
-        return gone.num_rows, there, set(), set()
-    chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
+        return by_folder(sorted(set(gone["address"].to_pylist())))
     unclear = pc.is_valid(gone["message"])
-    runs = choose(gone.filter(unclear)["address"].to_pylist(), gone.num_rows, config.run_length, chance)
     clear = gone.filter(pc.invert(unclear))["address"].to_pylist()
-    beside = set(living.filter(pc.invert(pc.is_in(living, gone["address"]))).to_pylist())
-    runs += choose(clear, item.looks, config.run_length, chance, beside)
-    looked_for = {name for names in runs for name in names}
-    found = set(look_for(reader, runs, config.threads))
-    alive = looked_for & beside
-    return len(looked_for - alive), sorted(found - alive), alive & found, alive - found
+    chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
+    unclear_names = by_folder(sorted(gone.filter(unclear)["address"].to_pylist()))
+    return [*unclear_names, *choose(clear, item.looks, chance)]
 
 
-# Names for one page: a little less than a page, because garbage is not spread evenly.
-_PAGE_NAMES = 900
-# Limit of objects listed for a run of names.
-_LISTED_MAX = 5 * _PAGE_NAMES
+# Names for one page, which has a thousand: garbage is not spread evenly.
+_NEIGHBOURS = 200
 _LOOKS_MIN = 200
 # The sample of few deleted names: with fifteen of them still there, one in 28 runs would miss all.
 _ONE_IN = 5
 type Names = Sequence[str]
-
-
-def length_of_runs(names: int, objects: int) -> int:
-    """The number of neighbours for a page of a listing, of names spread over the namespace; 1 where single lookups
-    cost less."""
-    length = _PAGE_NAMES * names // max(objects, names, 1)
-    return length if length >= LOOKS_PER_PAGE else 1
 
 
 def looks_at(deleted: int, looks_max: int) -> int:
@@ -279,86 +243,27 @@ def looks_at(deleted: int, looks_max: int) -> int:
     return min(looks_max, max(_LOOKS_MIN, -(-deleted // _ONE_IN)))
 
 
-def choose(
-    names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
-) -> list[Names]:
-    """Choose random runs of neighbours of at most `length` names, with at least `looks` names in all.
-
-    A run stays in one folder: between two folders most of the namespace may be listed. Names `beside` are in the
-    runs, and do not count.
-    """
-    wanted = set(names)
-    together = sorted(wanted.union(beside))
-    folders = (list(found) for _, found in groupby(together, lambda name: name.rpartition("/")[0]))
-    runs: list[Names] = [
-        run for folder in folders for run in batched(folder, length) if not wanted.isdisjoint(run)
-    ]
-    if looks < len(wanted):
-        chance.shuffle(runs)
+def choose(names: Iterable[str], looks: int, chance: random.Random, length: int = _NEIGHBOURS) -> list[Names]:
+    """Choose random runs of neighbours of at most `length` names, with at least `looks` names in all. A run stays in
+    one folder: between two folders most of the namespace may be listed."""
+    runs: list[Names] = [run for folder in by_folder(sorted(set(names))) for run in batched(folder, length)]
+    chance.shuffle(runs)
     chosen, count = list[Names](), 0
     for run in runs:
         if count >= looks:
             break
-        chosen.append(run)
-        count += len(wanted.intersection(run))
+        chosen.append(run[: looks - count])
+        count += len(run)
     return chosen
 
 
-def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> list[str]:
-    """Look up runs of names in byte order; returns those found."""
-    at_once = threads if any(len(names) > 1 for names in runs) else threads * LOOKUPS_A_THREAD
-    return list(chain.from_iterable(ordered_map(lambda names: _look(reader, names), runs, at_once)))
-
-
-def lacks(reader: ObjectReader, address: str) -> bool:
-    """Whether an object is missing; a listing shows objects refused by the store."""
-    try:
-        reader.stat(address)
-    except NotFoundError:
-        return True
-    except (ConfigError, UnavailableError):
-        return not _listed(reader, DATA, [address])
-    return False
-
-
-def _look(reader: ObjectReader, names: Names) -> list[str]:
-    if len(names) < LOOKS_PER_PAGE or not reader.is_remote:
-        return [name for name in names if not lacks(reader, name)]
-    there: list[str] = []
-    asked = listed = 0
-    for stretch in find_neighbours(reader, DATA, names):
-        there += stretch.found["key"].to_pylist()
-        asked, listed = asked + len(stretch.names), listed + stretch.listed
-        if listed > _LISTED_MAX:
-            break  # garbage is rare here: single lookups cost less
-    return there + [name for name in names[asked:] if not lacks(reader, name)]
-
-
-def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
-    stretches = find_neighbours(reader, prefix, names)
-    return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
-
-
-def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
-    """Look up all addresses; returns those found."""
-    names = sorted(set(gone.to_pylist()))
-    if not reader.is_remote:
-        return look_for(reader, list(batched(names, 64)), threads)
-    found = ordered_map(lambda folder: _in_folder(reader, *folder), [*_folders(names).items()], threads)
-    return list(chain.from_iterable(found))
-
-
-def _folders(names: Names) -> dict[str, list[str]]:
-    """The names by folder directly below `data/`; "" for none."""
-    folders: dict[str, list[str]] = {}
-    for name in names:
-        head, slash, _ = name.removeprefix(DATA).partition("/")
-        folders.setdefault(f"{DATA}{head}/" if slash else "", []).append(name)
-    return folders
-
-
-def _in_folder(reader: ObjectReader, folder: str, names: Names) -> list[str]:
-    if folder:
-        return _listed(reader, folder, names)
-    wanted = set(names)
-    return [info.key for info in reader.list_level(DATA).objects if info.key in wanted]
+def find_there(reader: ObjectReader, names: Sequence[Names], threads: int) -> list[str]:
+    """Look up groups of neighbours in byte order; return those found. Raises UnavailableError if the store refuses to
+    describe and to list an object."""
+    answers = ask_store(reader, names, threads, refused_min=1)
+    for answer in answers.values():
+        if isinstance(answer, Refused):
+            raise UnavailableError(
+                f"the store does not show whether {answer.key!r} is there: {answer.message}"
+            )
+    return [name for name in chain.from_iterable(names) if answers[name] is not None]

@@ -27,8 +27,8 @@ def rows_of(run: Run, step: str) -> int | None:
         case SubtractOutput.STEP:
             return _to_compare(run)
         case BulkDeleteOutput.STEP:
-            summary = run.folder.read_summary(SubtractOutput.STEP)
-            return None if summary is None else SubtractOutput.of(summary).counts["candidates_objects"]
+            found = SubtractOutput.find(run.folder)
+            return None if found is None else found.counts["candidates_objects"]
     return None
 
 
@@ -62,19 +62,16 @@ def _to_read(run: Run) -> int | None:
 
 
 def _to_compare(run: Run) -> int | None:
-    rows, committed = _listed_rows(run), run.folder.read_summary(ListCommittedOutput.STEP)
+    rows, committed = _listed_rows(run), ListCommittedOutput.find(run.folder)
     if rows is None or committed is None:
         return None
     base = base_of(run)
     if base is None:
         return rows
-    dropped = run.folder.read_part(ListCommittedOutput.of(committed).dropped, ["count"])["count"]
+    dropped = run.folder.read_part(committed.dropped, ["count"])["count"]
     return rows + (pc.sum(dropped).as_py() or 0) + sum(part.rows for part in base.state.staged)
 
 
 def _listed_rows(run: Run) -> int | None:
-    summary = run.folder.read_summary(SliceListingOutput.STEP)
-    if summary is None:
-        return None
-    listing = SliceListingOutput.of(summary)
-    return sum(part.rows for part in (*listing.listed, *listing.young))
+    listing = SliceListingOutput.find(run.folder)
+    return None if listing is None else sum(part.rows for part in (*listing.listed, *listing.young))

@@ -59,7 +59,7 @@ CA_BUNDLE = "DREDGE_LAKEFS_CA_BUNDLE"
 
 
 class LakeFSClient:
-    """The calls of `LakeFS` over HTTP; thread-safe.
+    """The calls of a collector over HTTP; thread-safe. All raise errors of `dredge.errors`.
 
     Args:
         endpoint: URL of the server, with or without `/api/v1`.

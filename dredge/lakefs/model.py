@@ -1,11 +1,10 @@
-"""Data of a lakeFS server for collectors, and the calls to get it."""
+"""Data of a lakeFS server for collectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,75 +128,3 @@ class Change:
 
     path: str
     type: str
-
-
-class LakeFS(Protocol):
-    """The calls of a collector. All raise errors of `dredge.errors`."""
-
-    def clock(self) -> datetime | None:
-        """Return the server's time from the Date of a response: aware UTC, rounded down to seconds; None without a
-        Date."""
-
-    def repositories(self) -> list[Repository]:
-        """Return all repositories of the server."""
-
-    def repository(self, name: str) -> Repository:
-        """Return a repository; raises NotFoundError, or RefusedError while it is being deleted."""
-
-    def branches(self, repository: str) -> list[Ref]:
-        """Return all branches, including hidden ones, in name order."""
-
-    def tags(self, repository: str) -> list[Ref]:
-        """Return all tags."""
-
-    def log(self, repository: str, ref: str) -> Iterator[Commit]:
-        """Iterate over a ref's commit and all its ancestors, newest first; raises NotFoundError."""
-
-    def commit(self, repository: str, commit_id: str) -> Commit:
-        """Return a commit; raises NotFoundError only if the record does not exist."""
-
-    def rules(self, repository: str) -> Rules | None:
-        """Return the garbage collection rules; None if there are none."""
-
-    def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Have the server write a page of uncommitted addresses; without a token it starts a new scan."""
-
-    def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
-        """Have the server compute the active commits; None if the repository has no rules.
-
-        Raises RefusedError for any other response without a result; it never means "no commits".
-        """
-
-    def usage(self) -> Usage | None:
-        """Have the server write its number of requests to the key-value store, and return the stored number of all
-        servers; None if the server does not support it. The number only grows, with every request.
-        """
-
-    def environment(self) -> Environment:
-        """Return the server's identity."""
-
-    def metadata(self, repository: str) -> Mapping[str, str] | None:
-        """Return the metadata of a repository; None if the server has no such call, or the user no right to it."""
-
-    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
-        """Set keys in the metadata of a repository; its other keys remain. Sending it twice does no harm.
-
-        Returns False if the user has no right to it (`fs:UpdateRepository`), or the server has no such call.
-        """
-
-    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """Return the object at a path of a ref; raises NotFoundError if lakeFS itself says that the ref or the path
-        does not exist."""
-
-    def objects(self, repository: str, ref: str, after: str = "", amount: int = 1000) -> list[ObjectStats]:
-        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError."""
-
-    def objects_page(
-        self, repository: str, ref: str, after: str = "", amount: int = 1000
-    ) -> tuple[list[ObjectStats], bool]:
-        """Return up to `amount` objects of a ref after a path, and whether more follow; raises NotFoundError."""
-
-    def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
-        """Return up to `amount` differences between a branch's staging area and its head after a path, in path order;
-        fewer if there are no more. Raises NotFoundError if lakeFS itself says that the branch does not exist.
-        """

@@ -5,11 +5,9 @@ A request is sent once, and the result is read back: after a lost response a sec
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.client import LakeFSClient
-from dredge.lakefs.model import Commit, LakeFS, Ref
+from dredge.lakefs.model import Commit, Ref
 from dredge.lakefs.transport import (
     NO_CONTENT,
     NO_SUCH_CALL,
@@ -19,25 +17,8 @@ from dredge.lakefs.transport import (
 )
 
 
-class LakeFSMaker(LakeFS, Protocol):
-    """The calls of a collector, and the calls for lost commits."""
-
-    def branch(self, repository: str, name: str) -> Ref:
-        """Return a branch; raises NotFoundError."""
-
-    def create_branch(self, repository: str, name: str, source: str) -> Ref:
-        """Create a branch. `source`: ref of its first head. Raises ConflictError if the branch exists."""
-
-    def create_commit_record(self, repository: str, commit: Commit) -> bool:
-        """Write the record of a commit with its old id; returns whether the server has it now; False if the server has
-        no such call, or computes another id."""
-
-    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
-        """Commit the content of a metarange file on a branch without staged changes; returns the commit's id."""
-
-
 class LakeFSWriter(LakeFSClient):
-    """The calls of `LakeFSMaker` over HTTP."""
+    """The calls of a collector, and the calls for lost commits."""
 
     def branch(self, repository: str, name: str) -> Ref:
         """Return a branch; raises NotFoundError."""

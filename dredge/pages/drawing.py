@@ -66,8 +66,6 @@ HEADERS = {
 }
 _HERE = Path(__file__).parent
 _ONGOING = ("unfinished", "awaiting_approval")
-# Title of the section about the run alone, not about the repository.
-_OF_THE_RUN = "Expected and done"
 _PLACES_AT_ONCE = 8
 _STATUS: tuple[tuple[type[DredgeError], int], ...] = (
     (NotFoundError, 404),
@@ -124,7 +122,7 @@ class Pages:
             stand=stand,
             place=found,
             newest=newest,
-            sections=[item for item in report.get("sections", []) if item["title"] != _OF_THE_RUN],
+            sections=report.get("sections", []),
             reclaimed=stand.reclaimed(),
             chart=run_bars(stand.runs),
             keeping=keeping,

@@ -10,12 +10,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.insight.run_cost import FORECAST
 from dredge.gc.run import PLAN
 from dredge.gc.save_report.report import read_report
 from dredge.icechunk.collection.report import build_report
@@ -24,7 +23,6 @@ from dredge.pages.places import KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.lease import LEASE
-from dredge.runs.rendering import duration_text
 from dredge.runs.tasks import read_progress
 from dredge.storage import ObjectReader, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
@@ -228,17 +226,4 @@ def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
     if found is not None:
         at = datetime.fromisoformat(found["at"])
         words = [f"{found['text']} (at {at:%H:%M:%S} UTC)."]
-    left = _left(folder, report)
-    if left is not None:
-        words.append(f"The remaining steps took {duration_text(left)} in the last runs of this kind.")
     return " ".join(words)
-
-
-def _left(folder: RunFolder, report: Mapping[str, Any]) -> timedelta | None:
-    """The earlier duration of the remaining steps; None without an earlier run of this kind."""
-    try:
-        seconds: dict[str, float] = folder.read_json(FORECAST)["seconds"]
-    except (NotFoundError, FormatError, KeyError, TypeError):
-        return None
-    waiting = [item["step"] for item in report["steps"] if item["status"] == "not done"]
-    return timedelta(seconds=round(sum(seconds.get(step, 0.0) for step in waiting)))

@@ -15,7 +15,7 @@ from dredge.errors import RefusedError
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import answer_lines, find_target
 from dredge.gc.run import RUNS
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.pages.places import Place
 from dredge.runs.clock import Clock, utc_now
 
@@ -145,7 +145,7 @@ class ServerAsker:
         client: returns the server; called for each question, so that credentials may change.
     """
 
-    def __init__(self, client: Callable[[Place | None], LakeFS], clock: Clock = utc_now) -> None:
+    def __init__(self, client: Callable[[Place | None], LakeFSClient], clock: Clock = utc_now) -> None:
         self._client = client
         self._clock = clock
 

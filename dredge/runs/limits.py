@@ -75,7 +75,7 @@ class Figures:
 
     objects: int = 0
     size_bytes: int = 0
-    examples: tuple[str, ...] = ()
+    examples: tuple[Any, ...] = ()  # addresses, or JSON objects with more about the object
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(

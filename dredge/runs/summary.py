@@ -10,10 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from dredge.errors import FormatError
-from dredge.runs.payload import to_json
+from dredge.runs.payload import from_json, to_json
+
+if TYPE_CHECKING:
+    from dredge.runs.folder import RunFolder
 
 # Fields that are not part of the digest.
 _NO_MATTER = ("started_at", "finished_at", "warnings")
@@ -126,6 +129,12 @@ class StepOutput:
             raise FormatError(f"run {summary.run_id}: a summary of {summary.step} is none of {cls.STEP}")
         return cls(summary)
 
+    @classmethod
+    def find(cls, folder: RunFolder) -> Self | None:
+        """Read the output from a run's folder; None if the step is not complete."""
+        summary = folder.read_summary(cls.STEP)
+        return None if summary is None else cls.of(summary)
+
     @property
     def digest(self) -> str:
         """Digest of the summary."""
@@ -162,3 +171,33 @@ class NamedPart:
 
     def __get__(self, output: StepOutput, _: type[StepOutput]) -> PartInfo:
         return output.part(self._name)
+
+
+class NamedParts:
+    """An attribute of a step's output: its parts with names that start like this, in recorded order."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __get__(self, output: StepOutput, _: type[StepOutput]) -> list[PartInfo]:
+        return output.parts(self._prefix)
+
+
+_DEMANDED: Any = object()
+
+
+class Detail[T]:
+    """An attribute of a step's output: a detail, as a payload of a type if one is given. Raises FormatError without
+    the detail, unless it has a default."""
+
+    def __init__(self, name: str, kind: type[T] | None = None, default: Any = _DEMANDED) -> None:
+        self._name = name
+        self._kind = kind
+        self._default = default
+
+    def __get__(self, output: StepOutput, _: type[StepOutput]) -> T:
+        if self._default is not _DEMANDED and self._name not in output.summary.details:
+            found: T = self._default
+            return found
+        found = output.detail(self._name)
+        return found if self._kind is None else from_json(self._kind, found)

@@ -90,18 +90,12 @@ class CountedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether an active range has each wanted hash; see `counts`."""
-        return [found > 0 for found in self.counts(folder, wanted, its_shards_only)]
-
-    def counts(
-        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
-    ) -> list[npt.NDArray[np.int64]]:
-        """The number of active ranges with each wanted hash; see `ShardedSet.find`.
+        """Whether an active range has each wanted hash; see `ShardedSet.find`.
 
         Raises:
             FormatError: a file differs from the written one, or an address has more subtractions than additions.
         """
-        answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
+        answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):
             if its_shards_only and not _any_in(places, shard):
@@ -110,7 +104,7 @@ class CountedSet:
             _check(layers, shard)
             for hashes, place, answer in zip(wanted, places, answers, strict=True):
                 here = place == shard if self.bits else slice(None)
-                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
+                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers) > 0
         return answers
 
 

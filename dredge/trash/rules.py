@@ -82,7 +82,7 @@ def repository_of_action(key: bytes) -> str | None:
 
 
 def run_of_action(key: bytes) -> bytes:
-    """Key of the hook run of an action's key; the key must have a `repository_of_action`."""
+    """The key of the hook run to which an action's key belongs; only for keys with a `repository_of_action`."""
     parts = key.split(b"/")
     run = parts[3] if parts[2] in (b"runs", b"tasks") else parts[-1]
     return b"/".join((*parts[:2], b"runs", run))

@@ -141,7 +141,9 @@ def _noted_before(state: ObjectReader, key: str, run_id: str) -> tuple[str | Non
     try:
         earlier = from_versioned(Deletion, json.loads(tagged[1]), FORMAT)
     except ValueError as error:
-        raise FormatError(f"{state.uri}/{key} is not JSON: {error}") from None
+        raise FormatError(
+            f"{state.uri}/{key} is not JSON: {error}. Nothing more is deleted by run {run_id}; start another run."
+        ) from None
     (found,) = read_hashes(state, [earlier])
     if isinstance(found, str):
         raise FormatError(f"{found} Nothing more is deleted by run {run_id}; start another run.")

@@ -104,8 +104,8 @@ def _read(state: ObjectReader, name: str) -> Pin | None:
         return None
     except FormatError as error:
         raise FormatError(
-            f"{state.uri}/{name} is no pin ({error}), so its objects are unknown. Nothing was deleted."
-            " Restore the objects again, then remove this file."
+            f"{state.uri}/{name} cannot be read as a pin ({error}), so the restored objects it protects are unknown."
+            " Nothing was deleted. Repeat the restore, then remove this file."
         ) from None
 
 

@@ -7,8 +7,7 @@ read-only repository; `prefix`, `after` and `amount` select a page (paging.py).
 
 from __future__ import annotations
 
-from dredge.lakefs.files.gc_files import Rules
-from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.catalog import Catalog
 from lakefs_embedded.catalog.dump_files import RefsDump
 from lakefs_embedded.catalog.dumps import RefsTask
@@ -27,8 +26,10 @@ from lakefs_embedded.catalog.results import (
     PrepareStatus,
     SignedUrl,
 )
+from lakefs_embedded.catalog.retention import Rules
 from lakefs_embedded.catalog.settings import CATALOG_DEFECTS, Settings
 from lakefs_embedded.catalog.signed_urls import PresignUnsupportedError
+from lakefs_embedded.refs.records import Commit, Tag
 
 __all__ = [
     "CATALOG_DEFECTS",

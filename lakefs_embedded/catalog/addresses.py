@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
 from lakefs_embedded.catalog.entries import DEFAULT_CONTENT_TYPE, address_to_keep, entry_time, object_stats
 from lakefs_embedded.catalog.handed_out import HandedOut
 from lakefs_embedded.catalog.model import Clock, Refs
@@ -16,6 +15,7 @@ from lakefs_embedded.catalog.signed_urls import SignedUrls
 from lakefs_embedded.catalog.signing import sign_address, verify_address
 from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.refs.names import check_path
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from dredge.lakefs.files.records import Branch, new_staging_token
+from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.diffs import diff_page, staged_diffs
 from lakefs_embedded.catalog.model import Namespaces, Refs, Staging
@@ -22,6 +22,7 @@ from lakefs_embedded.errors import (
     described,
 )
 from lakefs_embedded.refs.names import check_branch, check_path
+from lakefs_embedded.refs.records import new_staging_token
 from lakefs_embedded.staging.flows import read_branch
 from lakefs_embedded.staging.reset import Resets
 

@@ -25,7 +25,6 @@ from collections.abc import Callable
 
 from dredge.errors import DredgeError
 from dredge.kv import Store
-from dredge.lakefs.files.ranges import SplitRule
 from dredge.storage import ObjectWriter
 from dredge.xid import new_xid
 from lakefs_embedded.catalog.addresses import AddressService
@@ -53,6 +52,7 @@ from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.catalog.tags import TagService
 from lakefs_embedded.catalog.tasks import Tasks
+from lakefs_embedded.committed.writing import SplitRule
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dredge.lakefs.files.records import Commit, Repository
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.model import Clock, Staging
 from lakefs_embedded.refs.commits import Commits, new_commit
+from lakefs_embedded.refs.records import Commit
 from lakefs_embedded.staging.protocol import Build
 
 

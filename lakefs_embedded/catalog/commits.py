@@ -7,14 +7,14 @@ from datetime import datetime
 from functools import partial
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import Commit, Repository
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
 from lakefs_embedded.catalog.entries import path_bytes
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.paging import take_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.committed import Change, apply, diff
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import (
     DataNotFoundError,
     InvalidValueError,
@@ -24,6 +24,7 @@ from lakefs_embedded.errors import (
 )
 from lakefs_embedded.refs.commits import expected_id
 from lakefs_embedded.refs.history import walk
+from lakefs_embedded.refs.records import Commit
 from lakefs_embedded.staging.area import StagingAreas
 from lakefs_embedded.staging.combined import staged_changes
 from lakefs_embedded.staging.reset import same_identity

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.entries import decode_entry
 from lakefs_embedded.catalog.model import Namespaces, Refs
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import PathNotFoundError, TooManyTriesError
 from lakefs_embedded.staging.area import StagingAreas
 from lakefs_embedded.staging.combined import overlay, staged_changes, staged_value

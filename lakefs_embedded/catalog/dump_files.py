@@ -24,10 +24,13 @@ from google.protobuf.message import Message
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import RangeInfo, SplitRule, is_table_id
-from dredge.lakefs.files.records import Branch, Tag
-from dredge.lakefs.files.sstable import METARANGES, RANGES, TableWriter, WrittenTable, read_table, write_table
+from dredge.lakefs.files.ranges import RangeInfo, is_table_id
+from dredge.lakefs.files.records import Branch
+from dredge.lakefs.files.sstable import METARANGES, RANGES, read_table
 from dredge.storage import ObjectWriter
+from lakefs_embedded.committed.tables import TableWriter, WrittenTable, write_table
+from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.refs.records import Tag
 
 MANIFEST_KEY = "_lakefs/refs_manifest.json"
 _FOLDER = "_lakefs/"
@@ -137,7 +140,7 @@ class DumpFiles:
 
     def _put(self, table: WrittenTable) -> RangeInfo:
         self._objects.put(_FOLDER + table.id, table.data)
-        return RangeInfo.of(table)
+        return table.info
 
 
 def _properties(entity: str) -> dict[str, str]:

@@ -17,13 +17,14 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.kv import PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import Branch, Commit, Repository, Tag, commit_key, new_staging_token
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.dump_files import DumpFiles, RefsDump, branch_record, commit_record, tag_record
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.tasks import Status, Tasks
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import BadRequestError, BranchExistsError, MissingError, TagExistsError
 from lakefs_embedded.refs.commits import expected_id
+from lakefs_embedded.refs.records import Commit, Tag, commit_key, new_staging_token
 
 DUMP_PREFIX, RESTORE_PREFIX = "DR", "RR"
 

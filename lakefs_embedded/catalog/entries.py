@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from dredge.lakefs.files.addresses import AddressType, canonical_address, reworded
-from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from dredge.storage.schemes import canonical_scheme
 from lakefs_embedded.catalog.results import ObjectStats
 from lakefs_embedded.catalog.slices import DATA_PREFIX
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import InvalidValueError
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.gc_files import (
-    ADDRESSES_KEY,
-    Rules,
-    commits_csv,
-    commits_key,
-    delete_rules,
-    read_rules,
-    uncommitted_key,
-    write_rules,
-)
+from dredge.lakefs.files.gc_files import uncommitted_key
 from dredge.lakefs.files.records import Repository
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus, SignedUrl
+from lakefs_embedded.catalog.retention import (
+    ADDRESSES_KEY,
+    Rules,
+    active_commits,
+    commits_csv,
+    commits_key,
+    delete_rules,
+    read_rules,
+    write_rules,
+)
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.catalog.signed_urls import SignedUrls
 from lakefs_embedded.catalog.tasks import Tasks

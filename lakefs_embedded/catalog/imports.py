@@ -19,9 +19,8 @@ from dredge.errors import DredgeError
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import Commit, Repository
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectReader
 from dredge.xid import new_xid
 from lakefs_embedded.catalog.background import Background
@@ -31,8 +30,11 @@ from lakefs_embedded.catalog.merges import STRATEGY_KEY
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.committed import Strategy
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.replace import replace_below
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
+from lakefs_embedded.refs.records import Commit
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import Commit, Repository
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded import committed
 from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
 from lakefs_embedded.catalog.diffs import Changed, committed_diffs, diff_page
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from lakefs_embedded.committed import Strategy
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import (
     InvalidValueError,
     MergeConflictError,
@@ -24,6 +24,7 @@ from lakefs_embedded.errors import (
     described,
 )
 from lakefs_embedded.refs.history import merge_base
+from lakefs_embedded.refs.records import Commit
 
 STRATEGY_KEY = ".lakefs.merge.strategy"
 _STRATEGIES = {"": Strategy.DEFAULT} | {strategy.value: strategy for strategy in Strategy}

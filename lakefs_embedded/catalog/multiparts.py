@@ -17,7 +17,6 @@ from datetime import datetime
 from dredge.errors import NotFoundError
 from dredge.kv import KeyNotFoundError, Store
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.storage.uploads import Part, Uploads, open_uploads
 from lakefs_embedded.catalog.contents import Contents
@@ -26,6 +25,7 @@ from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.results import ObjectStats
 from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import MissingError, PreconditionError
 from lakefs_embedded.refs.names import check_path
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from dredge.errors import NotFoundError
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from lakefs_embedded.catalog.entries import locate
 from lakefs_embedded.catalog.model import Namespaces
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import DataNotFoundError
 
 Content = bytes | BinaryIO | Iterable[bytes]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.copies import Copies
@@ -24,6 +23,7 @@ from lakefs_embedded.catalog.results import DeleteError, ObjectStats
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import GravelerError, InvalidValueError, PreconditionError, UnsupportedError
 from lakefs_embedded.refs.names import check_path
 from lakefs_embedded.staging.reset import same_identity

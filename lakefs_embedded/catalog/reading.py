@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dredge.errors import NotFoundError
-from dredge.lakefs.files.entries import Entry, Value
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents
@@ -16,6 +16,7 @@ from lakefs_embedded.catalog.model import Refs
 from lakefs_embedded.catalog.object_bytes import ObjectBytes
 from lakefs_embedded.catalog.results import ObjectContent, ObjectStats, Page
 from lakefs_embedded.catalog.signed_urls import SignedUrls
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import DataNotFoundError
 from lakefs_embedded.refs.names import check_path
 from lakefs_embedded.staging.flows import read_branch

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from dredge.storage.model import UrlSigner
@@ -17,6 +16,7 @@ from lakefs_embedded.catalog.model import Clock, Namespaces
 from lakefs_embedded.catalog.object_bytes import ObjectBytes
 from lakefs_embedded.catalog.results import SignedUrl
 from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import BadRequestError
 
 URL_LIFE = timedelta(minutes=15)

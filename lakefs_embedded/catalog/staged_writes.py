@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dredge.kv import PredicateFailedError
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.contents import Contents
 from lakefs_embedded.catalog.entries import decode_entry
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import PathNotFoundError, PreconditionError, TooManyTriesError
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.staging.area import Staged, StagingAreas

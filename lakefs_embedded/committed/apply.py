@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, SplitRule
+from dredge.lakefs.files.ranges import MetaRange
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
-from lakefs_embedded.committed.writing import MetaRangeWriter
+from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dredge.lakefs.files.ident import Ident
+from lakefs_embedded.committed.ident import Ident
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from dredge.errors import ConflictError
-from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, RangeInfo, SplitRule
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
-from lakefs_embedded.committed.writing import MetaRangeWriter
+from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule
 
 
 class Strategy(StrEnum):

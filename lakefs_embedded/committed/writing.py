@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dredge.errors import FormatError
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import SERVER_RULE, MetaRange, RangeInfo, SplitRule, write_metarange
-from dredge.lakefs.files.sstable import RANGES, TableWriter
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.sstable import METARANGES, RANGES
 from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.tables import TableWriter, WrittenTable, write_table
+
+_FNV_START = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+_64_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """When a range is closed after a key.
+
+    Attributes:
+        min_size: estimated bytes below which a range is never closed.
+        max_size: estimated bytes from which on it is always closed.
+        raggedness: between the two, a key in this many closes the range. The key's hash decides, so equal
+            keys make equal ranges independent of earlier writes.
+
+    Source: lakeFS configuration committed.permanent.*
+    """
+
+    min_size: int = 0
+    max_size: int = 20 << 20
+    raggedness: int = 50_000
+
+    def closes_after(self, key: bytes, estimated_size: int) -> bool:
+        """Whether a range of this size ends with this key."""
+        if estimated_size < self.min_size:
+            return False
+        return estimated_size >= self.max_size or fnv1a_64(key) % self.raggedness == 0
+
+
+SERVER_RULE = SplitRule()
 
 
 class MetaRangeWriter:
@@ -56,5 +90,18 @@ class MetaRangeWriter:
         if self._open is not None:
             table = self._open.finish()
             self._store.put(table)
-            self._ranges.append(RangeInfo.of(table))
+            self._ranges.append(table.info)
             self._open = None
+
+
+def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
+    """Write a metarange file. `ranges`: sorted by key, disjoint. Raises ValueError if not sorted."""
+    return write_table(((item.max_key, item.value().encode()) for item in ranges), METARANGES)
+
+
+def fnv1a_64(key: bytes) -> int:
+    """The 64-bit FNV-1a hash."""
+    state = _FNV_START
+    for byte in key:
+        state = ((state ^ byte) * _FNV_PRIME) & _64_BITS
+    return state

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
-from dredge.lakefs.files.records import Branch, Repository, branch_key
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import BranchExistsError, BranchNotFoundError
 from lakefs_embedded.refs.amortized import AmortizedReads
+from lakefs_embedded.refs.records import branch_key
 
 PREFIX = b"branches/"
 _CACHED_BRANCHES = 1024

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
-from dredge.lakefs.files.records import COMMIT_VERSION, FIRST_GENERATION, Commit, Repository, commit_key
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded.committed import commit_id
 from lakefs_embedded.errors import CommitNotFoundError, RefAmbiguousError
+from lakefs_embedded.refs.records import COMMIT_VERSION, FIRST_GENERATION, Commit, commit_key
 
 _CACHED_COMMITS = 4096
 _PREFIX = b"commits/"

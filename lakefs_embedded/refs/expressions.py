@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dredge.lakefs.files.records import Branch, Commit, Repository
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import (
     BranchNotFoundError,
     CommitNotFoundError,
@@ -31,6 +31,7 @@ from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.refs.commits import Commits
 from lakefs_embedded.refs.mistaken import MistakenIds
 from lakefs_embedded.refs.names import check_ref, is_commit_id
+from lakefs_embedded.refs.records import Commit
 from lakefs_embedded.refs.tags import Tags
 
 _EXPRESSION = re.compile(r"(?P<base>[^~^@$]+)(?P<modifiers>(?:[~^][0-9]*|[@$])*)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 
-from dredge.lakefs.files.records import Commit
+from lakefs_embedded.refs.records import Commit
 
 GetCommit = Callable[[str], Commit]
 

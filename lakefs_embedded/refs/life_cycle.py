@@ -26,15 +26,9 @@ from typing import Literal
 
 from dredge.errors import DredgeError
 from dredge.kv import PredicateFailedError, Store
-from dredge.lakefs.files.records import (
-    DELETED_PARTITION,
-    REPOSITORIES_PARTITION,
-    Repository,
-    RepositoryState,
-    deleted_key,
-    repository_key,
-)
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, RepositoryState, repository_key
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.refs.records import DELETED_PARTITION, deleted_key
 from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
 
 LifeCycle = Literal["lakefs", "step-1", "step-2"]

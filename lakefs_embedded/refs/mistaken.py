@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dredge.lakefs.files.records import Commit, Repository
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded.refs.commits import expected_id
+from lakefs_embedded.refs.records import Commit
 
 CACHED_FOR = timedelta(minutes=10)
 

@@ -22,14 +22,10 @@ from datetime import datetime
 
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.lakefs.files.records import (
-    FIRST_MESSAGE,
     REPOSITORIES_PARTITION,
     Branch,
     Repository,
     RepositoryState,
-    branch_key,
-    commit_key,
-    new_staging_token,
     repository_key,
 )
 from dredge.xid import new_xid
@@ -40,6 +36,7 @@ from lakefs_embedded.errors import (
     RepositoryNotFoundError,
 )
 from lakefs_embedded.refs.commits import new_commit
+from lakefs_embedded.refs.records import branch_key, commit_key, new_staging_token
 
 _PREFIX = b"repos/"
 METADATA_KEY = b"repo-metadata"
@@ -165,7 +162,7 @@ class Repositories:
     def _write_contents(self, repository: Repository) -> None:
         commit = new_commit(
             committer="",
-            message=FIRST_MESSAGE,
+            message="Repository created",
             creation_date=repository.creation_date,
             metarange_id="",
             metadata={},

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
-from dredge.lakefs.files.records import Repository, Tag, tag_key
+from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import TagExistsError, TagNotFoundError
+from lakefs_embedded.refs.records import Tag, tag_key
 
 _PREFIX = b"tags/"
 

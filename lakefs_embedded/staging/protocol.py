@@ -26,9 +26,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dredge.kv import PredicateFailedError
-from dredge.lakefs.files.records import Branch, Commit, Repository, new_staging_token
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
 from lakefs_embedded.refs.branches import Branches, Stored
+from lakefs_embedded.refs.records import Commit, new_staging_token
 
 _BACKOFF_SECONDS_MAX = 5.0
 

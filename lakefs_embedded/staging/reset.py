@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from dredge.kv import PredicateFailedError
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.records import Branch, Repository, new_staging_token
+from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import TooManyTriesError
 from lakefs_embedded.refs.branches import Branches
+from lakefs_embedded.refs.records import new_staging_token
 from lakefs_embedded.staging.area import Staged, StagingAreas
 from lakefs_embedded.staging.combined import staged_changes, staged_value
 from lakefs_embedded.staging.drop import TokenDropper

@@ -81,7 +81,7 @@ class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the steps, and return the last counts."""
+        """Run the steps, and return the counts of the last step."""
         planned = need_plan(self.plan)
         self.run_uri = planned["run_uri"]
         if not self.run_uri:

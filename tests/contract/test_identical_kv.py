@@ -25,8 +25,8 @@ from dredge.gc.steps import (
 )
 from dredge.kv import open_store
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import NoChangesError
 from tests.support.gc import CatalogClient, World, stage_again, summary_of
 from tests.support.kv_drivers import DRIVERS

@@ -16,10 +16,11 @@ from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files.addresses import canonical_address
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.gc_files import Rules
-from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
+from dredge.lakefs.files.records import Branch, Repository
+from lakefs_embedded.catalog.retention import Rules
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.refs.records import Commit, Tag
 from lakefs_embedded.staging.area import Staged
 from tests.simulation.clock import instant
 from tests.simulation.scheduler import Scheduler

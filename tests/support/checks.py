@@ -13,7 +13,6 @@ from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
-from dredge.runs.pending.figures import Waits
 from dredge.runs.steps import StepRecord
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import NONE, write_hashes
@@ -41,4 +40,4 @@ def check_of(run: Run, **counts: dict[str, int]) -> Check:
     holds = HoldFiles(size_verdicts=verdicts[0], served=verdicts[1], cleared=cleared)
     sample: Future[list[canaries.Canary]] = Future()
     sample.set_result(canaries.sample(run, CheckLimitsOutput.STEP))
-    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, {}, [], Waits()), sample)
+    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(), sample)

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.gc_files import Rules
-from dredge.lakefs.files.records import Branch, Commit
+from dredge.lakefs.files.records import Branch
+from lakefs_embedded.catalog.retention import Rules
+from lakefs_embedded.refs.records import Commit
 from tests.support.lakes import START
 
 

@@ -45,7 +45,7 @@ Of `dredge` and of Spark's jobs:
 {exits}
 
 The codes of `dredge gc report` are about the run of the report: 0 success, a dry run or still running, 1 failed or
-partly deleted, 3 refused, awaiting approval or rejected. Commands that check, such as `dredge gc index verify`, end
+partly deleted, 3 refused, awaiting approval or rejected. Commands that answer a question, such as `dredge gc why`, end
 with 1 when they find a fault; see `--help` of each.
 
 ## Outcomes of a run

@@ -43,7 +43,6 @@ from dredge.lakefs import (
     Usage,
 )
 from dredge.lakefs.files.addresses import reworded
-from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
@@ -52,6 +51,7 @@ from dredge.storage import DeleteOutcome
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog import Rules as CatalogRules
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.server.usage import Usage as Counter
 from lakefs_embedded.staging.area import Staged
 from tests.support.folder_store import LocalDeleter
@@ -63,7 +63,7 @@ PAGE = 1000
 
 
 class CatalogClient:
-    """The calls of `dredge.lakefs.LakeFS` answered by a catalog in this process."""
+    """The calls of `dredge.lakefs.LakeFSClient` answered by a catalog in this process."""
 
     def __init__(self, catalog: Catalog, url: str = "http://lakefs:8000") -> None:
         self.catalog = catalog

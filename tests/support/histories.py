@@ -17,8 +17,8 @@ from dredge.gc.retention.policy import RetentionPolicy
 from dredge.gc.run import Run
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import address_readings
-from dredge.lakefs.files.entries import Entry
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.errors import GravelerError, RulesNotFoundError
 from tests.support.gc import World

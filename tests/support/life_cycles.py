@@ -8,18 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
-from dredge.lakefs.files.records import (
-    DELETED_PARTITION,
-    REPOSITORIES_PARTITION,
-    Branch,
-    Repository,
-    Tag,
-    branch_key,
-    new_staging_token,
-    repository_key,
-    tag_key,
-)
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from lakefs_embedded.refs.life_cycle import LifeCycle, open_repositories
+from lakefs_embedded.refs.records import DELETED_PARTITION, Tag, branch_key, new_staging_token, tag_key
 from lakefs_embedded.refs.repositories import METADATA_KEY, Repositories
 from tests.support.faulty import CrashError, Operation
 from tests.support.lakes import ManualClock

@@ -17,7 +17,7 @@ import pytest
 from dredge.errors import ConflictError
 from dredge.kv import Store
 from dredge.lakefs import Commit, Ref
-from dredge.lakefs.files.records import Commit as Record
+from lakefs_embedded.refs.records import Commit as Record
 from tests.support.gc import CatalogClient, World
 
 type Backup = dict[str, Any]

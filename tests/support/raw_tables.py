@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import cramjam
 
-from dredge.lakefs.files.sstable import TableWriter
 from dredge.lakefs.files.sstable.envelope import read_envelope
-from dredge.lakefs.files.sstable.layout import Handle, load_block, put_trailer
+from dredge.lakefs.files.sstable.layout import Handle, load_block
 from dredge.lakefs.files.sstable.reader import data_blocks
+from lakefs_embedded.committed.tables import TableWriter, put_trailer
 
 
 def blocks_of(data: bytes) -> list[bytes]:
@@ -39,7 +39,8 @@ class RawWriter(TableWriter):
         self._add_handle(last_key, handle)
 
     def _add_handle(self, last_key: bytes, handle: Handle) -> None:
-        from dredge.lakefs.files.sstable.layout import RECORD_TRAILER, put_handle
+        from dredge.lakefs.files.sstable.layout import RECORD_TRAILER
+        from lakefs_embedded.committed.tables import put_handle
 
         key = last_key + RECORD_TRAILER
         if self._index.is_full_for(len(key), 20):

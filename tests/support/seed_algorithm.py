@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dredge.gc.slice_listing import slice_time
 from dredge.lakefs.files.addresses import address_readings
-from dredge.lakefs.files.entries import Entry
 from dredge.runs.parts import read_parquet
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader
 from tests.support.gc import World
 

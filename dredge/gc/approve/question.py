@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,24 +30,6 @@ from dredge.sets.hashes import Hashes, unite
 _FOLDER = r"^(?P<folder>.*/)"
 
 
-@dataclass(slots=True)
-class Largest:
-    """The largest parts of the candidates."""
-
-    folders: dict[str, Amount] = field(default_factory=dict)  # by name, the largest first
-    num_folders: int = 0  # the number of all folders
-    # expired commits by branch, the largest number first
-    branches: dict[str, int] = field(default_factory=dict)
-
-
-def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
-    """Find the largest folders and branches of the candidates. Candidates are read one file after the other."""
-    folders = _folders(run, guards)
-    first = sorted(folders, key=lambda name: (-folders[name].size_bytes, name))[:count]
-    branches = _branches(run)
-    return Largest({name: folders[name] for name in first}, len(folders), dict(branches.most_common(count)))
-
-
 def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
     found: dict[str, Amount] = {}
     for rows in _free_rows(run, guards, "address"):
@@ -61,26 +42,11 @@ def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
 
 def _free_rows(run: Run, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
     """The candidates that are not held, file by file; all candidates without guards."""
-    summary = run.folder.read_summary(SubtractOutput.STEP)
+    found = SubtractOutput.find(run.folder)
     holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
-    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
+    for part in () if found is None else found.candidates:
         rows = run.folder.read_part(part, [*columns, *HOLD_COLUMNS])
         yield rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
-
-
-def _branches(run: Run) -> Counter[str]:
-    summary = run.folder.read_summary(ListCommittedOutput.STEP)
-    if summary is None:
-        return Counter()
-    committed = ListCommittedOutput.of(summary)
-    if committed.rules is None or not committed.counts.get("expired_commits", 0):
-        return Counter()
-    history = read_history(run.folder, committed)
-    rules = from_json(Rules, committed.rules)
-    lines = find_lines(history.graph, history.branches, rules, run.plan.created_at)
-    return Counter(
-        branch for item, line in lines.items() if item not in history.active for branch in line.branches
-    )
 
 
 _LARGEST = 10
@@ -95,25 +61,21 @@ def make_question(run: Run, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    summary = run.folder.read_summary(CheckLimitsOutput.STEP)
-    if summary is None:  # the step is being repeated, and will ask again
+    guards = CheckLimitsOutput.find(run.folder)
+    if guards is None:  # the step is being repeated, and will ask again
         return
-    guards = CheckLimitsOutput.of(summary)
     yield from first_lines(run, asked, run.plan.repository, guards, report)
     yield from kinds("What would be deleted", guards.would_delete, words=REASONS)
-    yield from _largest(find_largest(run, guards, _LARGEST))
+    yield from _largest(_folders(run, guards))
     yield from _by_branch(by_branch(run, guards))
     yield from kinds("Held, not deleted", guards.held, words={})
 
 
-def _largest(largest: Largest) -> Iterator[str]:
-    if largest.folders:
-        yield f"\n### Largest of {largest.num_folders:,} folders in the store\n"
-        for name, amount in largest.folders.items():
-            yield f"- {code(name)}: {amount.objects:,} objects, {size_text(amount.size_bytes)}"
-    if largest.branches:
-        yield "\n### Branches with the most expired commits\n"
-        yield from (f"- {code(name)}: {count:,}" for name, count in largest.branches.items())
+def _largest(folders: dict[str, Amount]) -> Iterator[str]:
+    if folders:
+        yield f"\n### Largest of {len(folders):,} folders in the store\n"
+        for name in sorted(folders, key=lambda name: (-folders[name].size_bytes, name))[:_LARGEST]:
+            yield f"- {code(name)}: {folders[name].objects:,} objects, {size_text(folders[name].size_bytes)}"
 
 
 def _by_branch(found: ByBranch) -> Iterator[str]:
@@ -225,8 +187,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> 
 
 def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branches]:
     """Assign each candidate to the newest expired commit with it; returns the branches of the commits by number."""
-    summary = run.folder.read_summary(ListCommittedOutput.STEP)
-    committed = None if summary is None else ListCommittedOutput.of(summary)
+    committed = ListCommittedOutput.find(run.folder)
     if committed is None or committed.rules is None:
         return []  # without rules no commit expires
     history = read_history(run.folder, committed)

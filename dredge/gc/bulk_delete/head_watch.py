@@ -295,9 +295,8 @@ class NewCommits:
             raise _StopError(f"new commits have {records:,} entries in new ranges")
         ordered = dict(sorted(ranges.items(), key=lambda item: item[1].min_key))
         files = self.run.reader.get_many([METADATA + range_id for range_id in ordered])
-        keys = self.run.keys
         try:
-            decoded = list(decode(files, ordered, keys.namespace, keys.own))
+            decoded = list(decode(files, ordered, self.run.keys))
         except (NotFoundError, FormatError) as error:
             raise _StopError(f"a new commit cannot be read: {error}") from None
         self.published.add(unite([item.addresses for item in decoded]))

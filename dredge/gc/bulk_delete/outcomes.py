@@ -17,9 +17,9 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE, words_of_not_copied
@@ -47,25 +47,18 @@ class Group:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A failed deletion with the store's error; a payload."""
-
-    address: str
-    code: str | None
-    message: str | None
-
-
 class BulkDeleteOutput(StepOutput):
     """The outcome of each candidate."""
 
     STEP = ledger.STEP
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
 
-    @property
-    def settled(self) -> list[PartInfo]:
-        """Rows of the ledger, a row for each candidate; empty in a dry run."""
-        return self.parts("")
+    # Rows of the ledger, a row for each candidate; empty in a dry run.
+    settled = NamedParts("")
+    # Objects by reason, outcome and code; empty in a dry run.
+    groups = Detail("groups", list[Group], default=[])
+    # Some failed deletions: `address`, `code` and `message` of the store's error.
+    failures: Detail[list[dict[str, Any]]] = Detail("failures", default=[])
 
     def settled_of(self, part: PartInfo) -> PartInfo:
         """The file of the ledger for a file of candidates; raises FormatError if it is missing."""
@@ -75,17 +68,6 @@ class BulkDeleteOutput(StepOutput):
     def is_settled(self) -> bool:
         """Whether the ledger is settled; not so in a dry run."""
         return "groups" in self.summary.details
-
-    @property
-    def groups(self) -> list[Group]:
-        """Objects by reason, outcome and code; empty in a dry run."""
-        return [from_json(Group, value) for value in self.summary.details.get("groups", [])]
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """Some failed deletions, as JSON of `Failure`."""
-        found: list[dict[str, Any]] = self.summary.details.get("failures", [])
-        return found
 
 
 ALIVE_AGAIN = "alive_again"
@@ -119,7 +101,7 @@ class SettleResult:
 
     settled: list[PartInfo]
     groups: list[Group]
-    failures: list[Failure]
+    failures: list[dict[str, str | None]]
 
 
 def settle(
@@ -144,7 +126,7 @@ def settle(
     )
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
     record.details["groups"] = [to_json(group) for group in groups]
-    record.details["failures"] = [to_json(failure) for failure in failures[:_FAILURES_MAX]]
+    record.details["failures"] = failures[:_FAILURES_MAX]
     if complete and totals.total() != candidates:
         raise FormatError(
             f"run {run.plan.run_id}: the ledger has {totals.total():,} objects for {candidates:,} candidates. Run the"
@@ -172,13 +154,13 @@ def _add_up(groups: Iterable[Group]) -> list[Group]:
 
 
 def _failure(
-    run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Failure]
+    run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Mapping[str, str | None]]
 ) -> DredgeError:
     # The codes of all failures, not only of the examples: one retryable code is worth another try.
     codes = {group.code for group in groups if group.outcome == ledger.FAILED}
     text = (
         f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}), such as {failures[0].address!r}; {totals[ledger.DELETED]:,} were."
+        f" ({', '.join(sorted(codes))}), such as {failures[0]['address']!r}; {totals[ledger.DELETED]:,} were."
     )
     return not_deleted(text, codes, totals[ledger.DELETED])
 
@@ -188,13 +170,13 @@ def settle_parts(run: WorkerRun, failures_max: int, candidates: list[PartInfo]) 
     """Write the settled ledger of some files: a row for each object."""
     settled: list[PartInfo] = []
     groups: list[Group] = []
-    failures: list[Failure] = []
+    failures: list[dict[str, str | None]] = []
     for part in candidates:
         rows = _best(run.folder, part)
         found = ledger.settle_rows(run.folder, part, rows, _FATE, failures_max)
         settled.append(found.part)
         groups.extend(map(Group.of, found.groups))
-        failures.extend(Failure(**failure) for failure in found.failures)
+        failures.extend(found.failures)
     return SettleResult(settled=settled, groups=groups, failures=failures)
 
 

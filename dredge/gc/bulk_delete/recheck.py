@@ -17,6 +17,7 @@ from dredge.gc.list_committed import (
     ActiveCommits,
     ListCommittedOutput,
     Roles,
+    collect_paths,
     collect_ranges,
     find_active,
     take_in_heads,
@@ -24,7 +25,7 @@ from dredge.gc.list_committed import (
 )
 from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.referring import Referred, look_at_referring
-from dredge.gc.retention.kept_sets import collect_paths, find_extra
+from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.gc.witness.record import Past
@@ -151,8 +152,7 @@ def _find_new_paths(
     if new:
         kept = active.kept_beyond_base(new)
         extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), subtracted.ranges)
-        for part in collect_paths(run, runner, where, extras):
-            subtracted.live.append(ShardedSet(0, {0: part}))
+        subtracted.live += [item.live for item in collect_paths(run, runner, where, extras)]
     subtracted.by_path |= new
 
 

@@ -318,12 +318,10 @@ def _has_ledger(folder: RunFolder) -> bool:
 
 
 def _deletable(folder: RunFolder) -> Hashes:
-    found = folder.read_summary(SubtractOutput.STEP)
-    guards = folder.read_summary(CheckLimitsOutput.STEP)
+    found, guards = SubtractOutput.find(folder), CheckLimitsOutput.find(folder)
     if found is None or guards is None:
         raise FormatError(f"the candidates of {folder.uri} are gone")
-    parts = CheckLimitsOutput.of(guards).may_go(SubtractOutput.of(found))
-    return unite([read_hashes(folder, part) for part in parts])
+    return unite([read_hashes(folder, part) for part in guards.may_go(found)])
 
 
 def _adopt(run: Run, folder: RunFolder, plan: Plan, hashes: Hashes) -> None:

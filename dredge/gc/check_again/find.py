@@ -246,8 +246,8 @@ def _unclaimed(
 def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
     """The cutoff of a run under rules; None without rules: such a run deleted no object of a range file."""
     try:
-        summary = swept.folder.read_summary(ListCommittedOutput.STEP)
-        if summary is None or ListCommittedOutput.of(summary).all_commits:
+        committed = ListCommittedOutput.find(swept.folder)
+        if committed is None or committed.all_commits:
             return None
         return datetime.fromisoformat(swept.folder.read_json(PLAN)["cutoff"])
     except (FormatError, NotFoundError, KeyError, ValueError):
@@ -306,10 +306,9 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
     """The addresses with some hashes in commits known to a run as expired. Unreadable files explain nothing."""
     nothing = pa.nulls(0, pa.string())
     try:
-        summary = folder.read_summary(ListCommittedOutput.STEP)
-        if summary is None:
+        committed = ListCommittedOutput.find(folder)
+        if committed is None:
             return nothing
-        committed = ListCommittedOutput.of(summary)
         history = folder.read_part(committed.history, ["commit_id", "metarange_id"])
         # Commits that the run knew without a ref, such as those of a deleted branch.
         carried = folder.read_part(committed.carried_commits, ["commit_id", "metarange_id"])

@@ -26,7 +26,7 @@ from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableEr
 from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
 from dredge.gc.check_limits.places import Head, Numbers, Places
 from dredge.hashing import hash64
-from dredge.lakefs import LakeFS, ObjectStats
+from dredge.lakefs import LakeFSClient, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
@@ -58,7 +58,7 @@ class Answers:
 class Asker:
     """Asks the branches of a repository."""
 
-    client: LakeFS
+    client: LakeFSClient
     repository: str
     namespace: str
     paths: pa.LargeBinaryArray  # raw; those asked for are UTF-8

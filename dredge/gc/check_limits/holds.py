@@ -13,7 +13,7 @@ Counts, limits, the report and the sweep use these codes. A proof lifts only `sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,11 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.subtract import SAME_SIZE, SubtractOutput, why_of_hold
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput, sums_by, why_of_hold
 from dredge.runs.folder import RunFolder
-from dredge.runs.limits import EXAMPLES_MAX, Figures
+from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.pending import rows
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import Detail, PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 
 SERVED = "identical_served"
@@ -79,23 +79,12 @@ class CheckLimitsOutput(GuardsOutput):
 
     INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput, SubtractOutput)
 
-    @property
-    def held(self) -> list[dict[str, Any]]:
-        """Held candidates by code: code, why, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("held")
-        return found
-
-    @property
-    def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.runs.pending.figures`); {} in older runs."""
-        found: dict[str, Any] = self.summary.details.get("pending", {})
-        return found
-
-    @property
-    def would_delete(self) -> list[dict[str, Any]]:
-        """Candidates to be deleted, by reason: reason, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("would_delete")
-        return found
+    # Held candidates by code: code, why, objects, bytes, examples.
+    held: Detail[list[dict[str, Any]]] = Detail("held")
+    # Figures of the pending list after this run (`dredge.runs.pending.figures`).
+    pending: Detail[dict[str, Any]] = Detail("pending", default={})
+    # Candidates to be deleted, by reason: reason, objects, bytes, examples.
+    would_delete: Detail[list[dict[str, Any]]] = Detail("would_delete")
 
     def may_go(self, candidates: SubtractOutput) -> Sequence[PartInfo]:
         """Files of hashes of all deletable candidates of the run."""
@@ -219,27 +208,13 @@ def why_held(code: str) -> str:
 
 
 @dataclass(slots=True)
-class Held:
-    """Some held candidates."""
-
-    objects: int = 0
-    size_bytes: int = 0
-    # a few of them: `address`, `size`, and `branch` and `path` where a branch serves it
-    examples: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, sizes: npt.NDArray[np.int64]) -> None:
-        """Count objects of these sizes."""
-        self.objects += len(sizes)
-        self.size_bytes += int(sizes.sum())
-
-
-@dataclass(slots=True)
 class Tally:
     """The held candidates, counted."""
 
-    by_code: dict[str, Held] = field(default_factory=dict)
+    # examples: `address`, `size`, and `branch` and `path` where a branch serves it
+    by_code: dict[str, Figures] = field(default_factory=dict)
     # the same candidates as in `by_code`, by the reason why they are garbage
-    by_reason: dict[str, Held] = field(default_factory=dict)
+    by_reason: dict[str, Figures] = field(default_factory=dict)
     cleared: Hashes = field(default_factory=lambda: NONE)  # hashes of candidates whose hold is lifted
     rows_with_hold: int = 0  # candidates held by subtract
 
@@ -257,24 +232,18 @@ class Tally:
         """Count candidates with a code; it is null for rows that are not held. `shown` has branch and path of served
         objects."""
         held = rows.append_column("code", codes).filter(pc.is_valid(codes))
-        for column, sums in (("code", self.by_code), ("reason", self.by_reason)):
-            for value in sorted(pc.unique(held[column]).to_pylist()):
-                own = held.filter(pc.equal(held[column], value))
-                item = sums.setdefault(value, Held())
-                item.add(own["size"].to_numpy())
-                if column == "code":
-                    item.examples += _examples(own.slice(0, EXAMPLES_MAX - len(item.examples)), shown)
+        self.by_reason = add_up([self.by_reason, sums_by("reason", held)])
+        for code, found in sums_by("code", held).items():
+            some = held.filter(pc.equal(held["code"], code)).slice(0, EXAMPLES_MAX)
+            found = replace(found, examples=tuple(_examples(some, shown)))
+            self.by_code[code] = self.by_code.get(code, Figures()) + found
 
     def add_waiting(self, by_reason: Mapping[str, Figures], examples: list[dict[str, Any]]) -> None:
         """Count waiting candidates."""
-        if not by_reason:
-            return
-        total = sum(by_reason.values(), Figures())
-        self.by_code[WAITING] = Held(total.objects, total.size_bytes, examples)
-        for reason, found in by_reason.items():
-            held = self.by_reason.setdefault(reason, Held())
-            held.objects += found.objects
-            held.size_bytes += found.size_bytes
+        if by_reason:
+            total = sum(by_reason.values(), Figures())
+            self.by_code[WAITING] = replace(total, examples=tuple(examples))
+            self.by_reason = add_up([self.by_reason, by_reason])
 
     def objects_of(self, *codes: str) -> int:
         """The number of candidates held by some codes."""
@@ -283,13 +252,7 @@ class Tally:
     def to_details(self) -> list[dict[str, Any]]:
         """Held candidates by code: `code`, `why`, `objects`, `bytes`, `examples`."""
         return [
-            {
-                "code": code,
-                "why": why_held(code),
-                "objects": held.objects,
-                "bytes": held.size_bytes,
-                "examples": held.examples,
-            }
+            {"code": code, "why": why_held(code), **held.to_details()}
             for code, held in sorted(self.by_code.items())
         ]
 

@@ -24,7 +24,6 @@ from dredge.gc.check_limits.holds import (
     WAITING,
     WHY,
     CheckLimitsOutput,
-    Held,
     HoldFiles,
     Holds,
     count_ambiguous,
@@ -32,8 +31,7 @@ from dredge.gc.check_limits.holds import (
     why_held,
 )
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending.advance import advance_list
-from dredge.gc.pending.known import leave
+from dredge.gc.pending.advance import advance_list, leave
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
@@ -86,7 +84,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
         item.result()
     with at_once() as ask:
         new, known = check.pending, check.known
-        listed = ask(leave, run, record, known, new.bits, new.parts, new.facts) if leaves else None
+        listed = ask(leave, run, record, known, new) if leaves else None
         if listed is not None and found is not None and found.hits:
             listed.result()  # restored and reported only after the list
         alarm = None if past is None or found is None else check_again(run, record, past.checked, found)
@@ -189,7 +187,7 @@ def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
 
 def _held_counts(check: Check) -> dict[str, int]:
     by_code = dict.fromkeys(WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
-    waiting = check.tally.by_code.get(WAITING, Held())
+    waiting = check.tally.by_code.get(WAITING, Figures())
     pending = check.pending.waits.to_details(check.known.grace)
     return {
         "held_objects": check.tally.objects - waiting.objects,
@@ -208,7 +206,7 @@ def _held_counts(check: Check) -> dict[str, int]:
 def _would_delete(check: Check) -> list[dict[str, Any]]:
     found = []
     for reason, figures in check.candidates.reasons.items():
-        held = check.tally.by_reason.get(reason, Held())
+        held = check.tally.by_reason.get(reason, Figures())
         examples = check.pending.waits.confirmed.get(reason, Figures()).examples
         found.append(
             {

@@ -2,5 +2,4 @@
 
 ranges    range and metarange files, read and decoded
 store     the files of the index, and searches in it
-upkeep    compaction, verification, repair
 """

@@ -7,7 +7,8 @@ in the cache of the namespace's URI (`PlannedRun.going_on`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import METADATA, Keys
+from dredge.gc.retention.policy import compile_glob
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
@@ -29,7 +31,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import NONE, Hashes, unite
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import get_ahead
 
@@ -335,15 +337,15 @@ class RangeHashes:
     sizes: Hashes  # of its entries, in bytes, sorted and distinct
 
 
-def decode(
-    files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str, own: bool = True
-) -> Iterator[RangeHashes]:
+def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, keys: Keys) -> Iterator[RangeHashes]:
     """Decode range files (key and content; fastest in the order of their first keys) and compare them with their
-    facts from metaranges; `own` as in `Keys`. Raises FormatError: damaged, or not the range of its name and
-    metarange."""
+    facts from metaranges. Raises FormatError: damaged, or not the range of its name and metarange."""
     expected = {
         METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
     }
+    if keys.paths:
+        yield from _decode_paths(files, expected, keys)
+        return
     # A file with addresses that are not relative is decoded twice, so the latest one is kept.
     latest: dict[str, bytes] = {}
 
@@ -356,8 +358,8 @@ def decode(
     for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
         addresses, outside = rows["address_hash"].to_numpy(), 0
         if np.any(rows["address_type"].to_numpy() != AddressType.RELATIVE):
-            addresses, outside = _resolved(latest[key], key, namespace, addresses, own)
-        elif not own:
+            addresses, outside = _resolved(latest[key], key, addresses, keys)
+        elif not keys.own:
             addresses, outside = addresses[:0], rows.num_rows
         yield RangeHashes(
             key.removeprefix(METADATA),
@@ -368,21 +370,37 @@ def decode(
         )
 
 
-def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes, own: bool) -> tuple[Hashes, int]:
-    rows = read_addresses(data, key)
-    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
-    keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
-    if not own:
-        return hash64(keys), outside + pc.sum(relative).as_py()
-    return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), outside
+def _decode_paths(
+    files: Iterable[tuple[str, bytes]], expected: Mapping[str, Expected], keys: Keys
+) -> Iterator[RangeHashes]:
+    pattern = re.compile("|".join(f"(?:{compile_glob(glob).pattern})" for glob in keys.paths), re.DOTALL)
+    for key, data in files:
+        rows = read_addresses(data, key, ("key", "address", "address_type"), expected[key])
+        # In a path that is not UTF-8, each odd byte is matched as one character.
+        paths = (path.decode("utf-8", "surrogateescape") for path in rows["key"].to_pylist())
+        matches = pa.array([pattern.fullmatch(path) is not None for path in paths], pa.bool_())
+        found = unite([hash64(_keys_of(rows.filter(matches), keys))])
+        yield RangeHashes(key.removeprefix(METADATA), rows.num_rows, 0, found, NONE)
 
 
-def decode_keys(data: bytes, key: str, namespace: str, own: bool = True) -> pa.Array:
-    """Return every possible key of the entries of a range; `own` as in `decode`. Raises FormatError if damaged."""
+def _resolved(data: bytes, key: str, hashes: Hashes, keys: Keys) -> tuple[Hashes, int]:
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
-    found, _ = _other_keys(rows.filter(pc.invert(relative)), namespace)
-    return pa.concat_arrays([rows["address"].filter(relative), found]) if own else found
+    found, outside = _other_keys(rows.filter(pc.invert(relative)), keys.namespace)
+    if not keys.own:
+        return hash64(found), outside + pc.sum(relative).as_py()
+    return np.concatenate([hashes[relative.to_numpy(False)], hash64(found)]), outside
+
+
+def decode_keys(data: bytes, key: str, keys: Keys) -> pa.Array:
+    """Return every possible key of the entries of a range. Raises FormatError if damaged."""
+    return _keys_of(read_addresses(data, key), keys)
+
+
+def _keys_of(rows: pa.RecordBatch, keys: Keys) -> pa.Array:
+    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+    found, _ = _other_keys(rows.filter(pc.invert(relative)), keys.namespace)
+    return pa.concat_arrays([rows["address"].filter(relative), found]) if keys.own else found
 
 
 def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:

@@ -301,7 +301,7 @@ def addresses_of(
     yield from CommittedIndex.load(state, namespace).read(ranges, lacking)
     ordered = sorted(lacking, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
     try:
-        yield from decode(get_files(reader, ordered), ranges, namespace)
+        yield from decode(get_files(reader, ordered), ranges, Keys(namespace=namespace))
     except NotFoundError as error:
         raise RefusedError(
             f"a range is missing: {error}. The addresses of its commits are unknown."
@@ -336,11 +336,11 @@ class Lookup:
 
     def addresses_in(self, ranges: Collection[str], wanted: Hashes) -> pa.StringArray:
         """Return the addresses with wanted hashes (sorted and distinct), exactly as ranges name them."""
-        found, keys = [pa.nulls(0, pa.string())], self.keys
+        found = [pa.nulls(0, pa.string())]
         for range_id in sorted(ranges):
             key = METADATA + range_id
             with self._noting(range_id):
-                named = decode_keys(self.reader.get(key), key, keys.namespace, keys.own)
+                named = decode_keys(self.reader.get(key), key, self.keys)
                 found.append(with_hashes(named, wanted))
         return pc.unique(pa.concat_arrays(found))
 
@@ -349,7 +349,7 @@ class Lookup:
             key, found = METADATA + range_id, list[RangeHashes]()
             with self._noting(range_id):
                 file = [(key, self.reader.get(key))]
-                found += decode(file, {range_id: ranges[range_id]}, self.keys.namespace, self.keys.own)
+                found += decode(file, {range_id: ranges[range_id]}, self.keys)
             yield from found
 
     @contextmanager

@@ -25,13 +25,13 @@ from dredge.gc.index.ranges import read_facts
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight import cost_labels
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
-from dredge.gc.insight.cost_labels import Owners, Prefixes
+from dredge.gc.insight.cost_labels import Owners
 from dredge.gc.retention.kept_sets import PATHS
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
 from dredge.sets.hashes import read_hashes
-from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
+from dredge.sets.labels import LabelledSets, Labels
 
 
 def monthly(size_bytes: int, price: float) -> float:
@@ -41,7 +41,6 @@ def monthly(size_bytes: int, price: float) -> float:
 
 # Limits of the age groups of commits, in days.
 AGES = (7, 30, 90, 180, 365)
-SEVERAL, NOT_COMMITTED = "(several)", "(not committed)"
 
 
 type Table = dict[str, Amount]
@@ -64,7 +63,6 @@ class Cost:
     # live objects outside heads and staging, by the age of the newest commit with them
     ages: Table = field(default_factory=_table)
     alone: Table = field(default_factory=_table)  # the part of them in a single commit, by its age
-    prefixes: Table = field(default_factory=_table)  # live objects by the folder of their path
     notes: list[str] = field(default_factory=list)
 
     def tables(self) -> dict[str, Any]:
@@ -83,7 +81,6 @@ class Cost:
                 for age in age_names()
                 if age in self.ages
             ],
-            "prefixes": _rows(self.prefixes, "prefix"),
             "notes": self.notes,
         }
 
@@ -100,20 +97,15 @@ def age_names() -> list[str]:
     return [*names, f"{AGES[-1]} days and more", "unknown"]
 
 
-def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> Cost:
-    """Count the storage cost of a repository's objects, by prefixes of `depth` folders (0: none). Raises ConfigError:
-    the run listed only a part."""
+def cost_of(base: BaseRun) -> Cost:
+    """Count the storage cost of a repository's objects. Raises ConfigError: the run listed only a part."""
     if not base.is_whole:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     cost = Cost(base.plan.run_id, base.plan.created_at)
     history = base.history()
     owners = cost_labels.owners_of(base, history)
-    ranges = history.metaranges.ranges
-    prefixes = (
-        cost_labels.find_prefixes(base.reader, ranges, depth, base.plan.namespace) if depth else Prefixes()
-    )
-    counter = _Counter(cost, owners, prefixes if depth else None)
-    with _labelled(base, history, owners, prefixes, shard_values) as sets:
+    counter = _Counter(cost, owners)
+    with _labelled(base, history, owners) as sets:
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
             found, places = labelled.find(listed.hashes)
             columns = [column[places[found]] for column in labelled.columns]
@@ -122,25 +114,18 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
                 int(np.count_nonzero(~found)), int(listed.sizes[~found].sum())
             )
     _take_in_the_rest(base, cost)
-    if prefixes.skipped:
-        cost.notes.append(f"{prefixes.skipped:,} ranges were not decoded; their objects count as {SEVERAL}")
     return cost
 
 
 @contextmanager
-def _labelled(
-    base: BaseRun, history: History, owners: Owners, prefixes: Prefixes, shard_values: int
-) -> Iterator[LabelledSets]:
+def _labelled(base: BaseRun, history: History, owners: Owners) -> Iterator[LabelledSets]:
     ranges = history.metaranges.ranges
-    labels = _Labels(owners, prefixes)
-    staged, referred = labels.special(cost_labels.STAGED), labels.special(cost_labels.REFERRED)
-    policy, no_ref = labels.special(cost_labels.POLICY), labels.special(cost_labels.DANGLING)
-    of_prefix = [labels.special(0, prefix) for prefix in range(len(prefixes.names))]
+    staged, referred, policy, no_ref = range(len(ranges), len(ranges) + len(_WITHOUT_OWNER))
     row_of = {item: row for row, item in enumerate(ranges)}
     # Without rules, ranges without a known commit count as active.
     unnamed = {item: facts for item, facts in read_facts(history.ranges_table) if item not in ranges}
     every = ranges | unnamed
-    with LabelledSets(labels.made(), sum(facts.count for facts in every.values()), shard_values) as sets:
+    with LabelledSets(_labels(owners), sum(facts.count for facts in every.values())) as sets:
         for part in base.staged.hashes:
             sets.add(staged, read_hashes(base.folder, part))
         for hashes in base.referred():
@@ -150,52 +135,36 @@ def _labelled(
                 sets.add(policy, read_hashes(base.folder, part))
         for item in addresses_of(base.reader, base.state, base.plan.namespace, every):
             sets.add(row_of.get(item.range_id, no_ref), item.addresses)
-        for prefix, hashes in prefixes.addresses:
-            sets.add(of_prefix[prefix], hashes)
         yield sets
 
 
-class _Labels:
-    """The table of labels: a row for each range, and special rows."""
+# Kinds of references without a single branch or commit, in the order of their rows after those of the ranges.
+_WITHOUT_OWNER = (cost_labels.STAGED, cost_labels.REFERRED, cost_labels.POLICY, cost_labels.DANGLING)
 
-    def __init__(self, owners: Owners, prefixes: Prefixes) -> None:
-        count = len(owners.kinds)
-        self._kinds = owners.kinds
-        least, greatest = np.full(count, cost_labels.NOBODY, np.int32), np.full(count, -1, np.int32)
-        if len(prefixes.ranges):
-            single = prefixes.ranges >= 0
-            least[single] = greatest[single] = prefixes.ranges[single]
-        self._spans = [*owners.branches, *owners.commits, least, greatest]
-        self._more: list[list[int]] = []
-        self._num_branches = len(owners.branch_names)
 
-    def special(self, bit: int, prefix: int | None = None) -> int:
-        """Add a row for a kind without a single branch or commit, or for a prefix; returns its number."""
-        below = [prefix, prefix] if prefix is not None else [int(cost_labels.NOBODY), -1]
-        owner = [0, self._num_branches] if bit else [int(cost_labels.NOBODY), -1]
-        self._more.append([bit, *owner, int(cost_labels.NOBODY), -1, *below])
-        return len(self._kinds) + len(self._more) - 1
-
-    def made(self) -> Labels:
-        more = list(zip(*self._more, strict=True))
-        columns = [np.concatenate([self._kinds, np.array(more[0], np.uint8)])]
-        columns += [
-            np.concatenate([span, np.array(values, np.int32)])
-            for span, values in zip(self._spans, more[1:], strict=True)
-        ]
-        spans = (np.minimum, np.maximum)
-        return Labels(tuple(columns), (np.bitwise_or, *spans, *spans, *spans))
+def _labels(owners: Owners) -> Labels:
+    """A row for each range, and one for each kind without an owner."""
+    nobody = int(cost_labels.NOBODY)
+    rows = [(bit, 0, len(owners.branch_names), nobody, -1) for bit in _WITHOUT_OWNER]
+    columns = (owners.kinds, *owners.branches, *owners.commits)
+    more = zip(*rows, strict=True)
+    return Labels(
+        tuple(
+            np.append(column, np.array(values, column.dtype))
+            for column, values in zip(columns, more, strict=True)
+        ),
+        (np.bitwise_or, np.minimum, np.maximum, np.minimum, np.maximum),
+    )
 
 
 class _Counter:
-    def __init__(self, cost: Cost, owners: Owners, prefixes: Prefixes | None) -> None:
+    def __init__(self, cost: Cost, owners: Owners) -> None:
         self._cost = cost
         self._owners = owners
-        self._prefixes = prefixes
         self._ages = _age_of_commits(owners.dates, cost.as_of)
 
     def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
-        bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
+        bits, branch, branch_to, commit, commit_to = columns
         found = cost_labels.kind_of(bits)
         _count(self._cost.kinds, found, sizes, cost_labels.LIVE)
         one = branch == branch_to
@@ -205,11 +174,6 @@ class _Counter:
         _count(self._cost.ages, ages, sizes[old], age_names())
         alone = commit[old] == commit_to[old]
         _count(self._cost.alone, ages[alone], sizes[old][alone], age_names())
-        if self._prefixes is not None:
-            names = [*self._prefixes.names, SEVERAL, NOT_COMMITTED]
-            # Of an object in several ranges some may lie below one prefix and none may be decoded.
-            below = np.where(prefix == prefix_to, prefix, len(names) - 2)
-            _count(self._cost.prefixes, np.where(commit_to < 0, len(names) - 1, below), sizes, names)
 
 
 def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], names: Sequence[str]) -> None:
@@ -232,11 +196,9 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     cost.kinds[cost_labels.YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
-    swept, guards = (
-        base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
-    )
-    if swept is not None and BulkDeleteOutput.of(swept).is_settled:
-        for group in BulkDeleteOutput.of(swept).groups:
+    swept, guards = BulkDeleteOutput.find(base.folder), CheckLimitsOutput.find(base.folder)
+    if swept is not None and swept.is_settled:
+        for group in swept.groups:
             kind = {
                 ledger.DELETED: cost_labels.DELETED,
                 ledger.MISSING: cost_labels.DELETED,
@@ -244,7 +206,7 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
             }
             _move(cost, kind.get(group.outcome, cost_labels.GARBAGE), group.objects, group.size_bytes)
     elif guards is not None:
-        for held in CheckLimitsOutput.of(guards).held:
+        for held in guards.held:
             _move(cost, cost_labels.HELD, held["objects"], held["bytes"])
 
 
@@ -264,7 +226,6 @@ def cost_lines(
     tables = (
         ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),
         ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
-        ("BELOW", "prefixes", "prefix", ""),
     )
     for title, name, column, about in tables:
         if cost[name]:
@@ -283,7 +244,7 @@ def _text_table(
     why: str = "",
     about: str = "",
 ) -> Iterator[str]:
-    names = [row[column] or "(root)" for row in rows]
+    names = [row[column] for row in rows]
     width = max(len(name) for name in [title, *names[:rows_max]]) + 2
     yield (
         f"{title:<{width}}{'OBJECTS':>12}{'SIZE':>12}{'A MONTH':>12}  {about}".rstrip()

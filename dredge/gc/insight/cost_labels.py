@@ -1,33 +1,21 @@
-"""Labels for the cost of objects: the kinds of objects, the owners of ranges, and the prefixes of paths.
+"""Labels for the cost of objects: the kinds of objects and the owners of ranges.
 
 Owners: commit → metarange → range. For several commits, kinds are united, and owners become an interval from the least
 to the greatest. An interval of one is a single owner.
-
-Prefixes: all keys of a range share the common start of its first and last key, so most ranges need no decoding.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from dredge.gc.index.ranges import RangeFacts, Ranges, get_files
 from dredge.gc.insight.base_run import BaseRun, History
-from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.active import Line, find_lines
-from dredge.hashing import hash64
-from dredge.lakefs.files.addresses import AddressType, address_readings
-from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
-from dredge.sets.hashes import Hashes
-from dredge.storage import ObjectReader
 
 # Bits for the references to an object: a branch head, staging, an active commit behind a head, a commit without a ref,
 # a commit of a tag, a commit or path of a policy, another repository. Tag and policy are set only for commits expired
@@ -171,112 +159,3 @@ def _mark(found: dict[str, int], commits: Any, bit: int) -> None:
 def _date(history: History, commit_id: str) -> datetime | None:
     commit = history.graph.get(commit_id)
     return None if commit is None else commit.created_at
-
-
-# Records decoded to find prefixes; objects of further ranges count as below several.
-ROWS_MAX = 20_000_000
-
-
-@dataclass(slots=True)
-class Prefixes:
-    """The prefixes of ranges and addresses."""
-
-    names: list[str] = field(default_factory=list)  # prefixes, each ending with "/"; "" is the root
-    # index of the prefix by range, in the given order; -1 for ranges below several
-    ranges: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    # hashes of addresses in ranges below several, with the index of their prefix
-    addresses: list[tuple[int, Hashes]] = field(default_factory=list)
-    skipped: int = 0  # number of ranges beyond `ROWS_MAX`
-
-    def index(self, name: str) -> int:
-        """The index of a prefix; a new prefix is added."""
-        if name not in self._places:
-            self._places[name] = len(self.names)
-            self.names.append(name)
-        return self._places[name]
-
-    _places: dict[str, int] = field(default_factory=dict, repr=False)
-
-
-def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str) -> Prefixes:
-    """Find the prefixes of ranges, with `depth` folders."""
-    found = Prefixes()
-    inside: Ranges = {}
-    rows = 0
-    places = np.full(len(ranges), -1, np.int32)
-    for row, (item, facts) in enumerate(ranges.items()):
-        prefix = _common(facts, depth)
-        if prefix is not None:
-            places[row] = found.index(prefix)
-        elif rows + facts.count <= ROWS_MAX:
-            rows += facts.count
-            inside[item] = facts
-        else:
-            found.skipped += 1
-    found.ranges = places
-    _look_inside(reader, inside, depth, namespace, found)
-    return found
-
-
-def _common(facts: RangeFacts, depth: int) -> str | None:
-    """The prefix of all keys of a range; None when there may be several."""
-    first, last = (key.split(b"/")[:-1][:depth] for key in (facts.min_key, facts.max_key))
-    if first != last or len(first) < depth:
-        return None
-    return _text(b"/".join(first) + b"/")
-
-
-def _look_inside(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str, found: Prefixes) -> None:
-    ordered = sorted(ranges, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
-    expected = {METADATA + item: Expected(facts.count, facts.max_key) for item, facts in ranges.items()}
-    latest: dict[str, bytes] = {}
-
-    def remembering() -> Iterator[tuple[str, bytes]]:
-        for key, data in get_files(reader, ordered):
-            latest.clear()
-            latest[key] = data
-            yield key, data
-
-    for key, rows in decode_ranges(remembering(), ("address_type", "address_hash", "key"), expected):
-        hashes = rows["address_hash"].to_numpy()
-        others: list[tuple[int, Hashes]] = []
-        relative = pc.equal(rows["address_type"], AddressType.RELATIVE).to_numpy(zero_copy_only=False)
-        if not relative.all():
-            others = list(_others(latest[key], key, namespace))
-        for prefix, first, stop in _runs(rows["key"], depth):
-            place = found.index(prefix)
-            found.addresses.append((place, hashes[first:stop][relative[first:stop]].copy()))
-            found.addresses.extend((place, found_there) for row, found_there in others if first <= row < stop)
-
-
-def _others(data: bytes, key: str, namespace: str) -> Iterator[tuple[int, Hashes]]:
-    """Rows with an address of another type than relative, each with the hashes of its possible keys."""
-    rows = read_addresses(data, key)
-    pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
-    for row, (address, kind) in enumerate(pairs):
-        if kind != AddressType.RELATIVE:
-            yield row, hash64(pa.array(address_readings(address, kind, namespace), pa.string()))
-
-
-def _runs(keys: pa.BinaryArray, depth: int) -> Iterator[tuple[str, int, int]]:
-    """Prefixes of sorted keys, each with the first row and the row after the last of a run.
-
-    Keys of one folder are adjacent, so the end of a run is found by binary search; keys of a lesser depth are mixed
-    with
-    others and are taken one by one.
-    """
-    first = 0
-    while first < len(keys):
-        folders = keys[first].as_py().split(b"/")[:-1][:depth]
-        prefix = b"".join(folder + b"/" for folder in folders)
-        stop = first + 1
-        if len(folders) == depth:
-            stop = bisect_left(
-                range(len(keys)), prefix[:-1] + b"0", lo=stop, key=lambda row: keys[row].as_py()
-            )
-        yield _text(prefix), first, stop
-        first = stop
-
-
-def _text(prefix: bytes) -> str:
-    return prefix.decode("utf-8", "backslashreplace")

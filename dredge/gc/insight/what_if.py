@@ -11,7 +11,6 @@ dates of commits without a ref, and nothing is written.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,14 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.ranges import Metaranges, Ranges, get_files, read_facts, with_metaranges
+from dredge.gc.index.ranges import Metaranges, Ranges, decode, get_files, read_facts, with_metaranges
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import Keys
 from dredge.gc.retention.active import find_lines
-from dredge.gc.retention.kept_sets import addresses_below
-from dredge.gc.retention.policy import compile_glob, may_match
+from dredge.gc.retention.policy import may_match
 from dredge.lakefs import Commit, Rules
 from dredge.runs.rendering import number_of, place_curve, size_text
 from dredge.sets.hashes import read_hashes
@@ -192,8 +190,8 @@ class _Named:
     base: BaseRun
     ranges: Ranges  # with their bits, one for each proposal, the first for the present rules
     bits: dict[str, np.uint64]
-    # the pattern of each rule about paths, with its possible ranges; all proposals keep them
-    paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
+    # the patterns of each rule about paths, with its possible ranges; all proposals keep them
+    paths: list[tuple[tuple[str, ...], Ranges]] = field(default_factory=list)
 
     def sets(self, shard_values: int) -> LabelledSets:
         """Empty sets with a row for each combination of bits; the first is for addresses kept by every proposal."""
@@ -208,10 +206,10 @@ class _Named:
             sets.add(0, hashes)
         for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
             sets.add(place[int(self.bits[item.range_id])], item.addresses)
-        for pattern, ranges in self.paths:
-            for key, data in get_files(base.reader, list(ranges)):
-                facts = ranges[key.removeprefix(METADATA)]
-                sets.add(0, addresses_below(data, key, facts, pattern, base.plan.namespace))
+        for globs, ranges in self.paths:
+            keys = Keys(namespace=base.plan.namespace, paths=globs)
+            for item in decode(get_files(base.reader, list(ranges)), ranges, keys):
+                sets.add(0, item.addresses)
 
     @property
     def _rows(self) -> list[int]:
@@ -236,14 +234,13 @@ def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set
     found = _Named(base, ranges, bits)
     whole = np.uint64((1 << len(active)) - 1)
     for globs, kept in with_paths:
-        pattern = re.compile("|".join(f"(?:{compile_glob(glob).pattern})" for glob in globs), re.DOTALL)
         some = {
             item: facts
             for item, facts in named.select(kept).items()
             if may_match(globs, facts.min_key, facts.max_key) and bits.get(item, np.uint64(0)) != whole
         }
         if some:
-            found.paths.append((pattern, some))
+            found.paths.append((globs, some))
     return found
 
 

@@ -41,7 +41,7 @@ from dredge.gc.retention.active import FOREVER, Line, find_lines
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
-from dredge.lakefs import LakeFS, Ref, Rules
+from dredge.lakefs import LakeFSClient, Ref, Rules
 from dredge.runs.rendering import number_of
 from dredge.sets.hashes import read_hashes
 from dredge.storage import StorageOptions, open_reader
@@ -68,7 +68,7 @@ class _Commits:
 
 
 def why(
-    client: LakeFS,
+    client: LakeFSClient,
     target: Target,
     now: datetime,
     run_root: str | None = None,
@@ -154,7 +154,7 @@ def _note_age(answer: Answer, base: BaseRun | None, now: datetime) -> None:
 
 
 def _read_commits(
-    client: LakeFS,
+    client: LakeFSClient,
     target: Target,
     base: BaseRun | None,
     past: History | None,
@@ -312,7 +312,7 @@ def _rule(rules: Rules | None, line: Line, now: datetime) -> str:
 def _find_staged(
     answer: Answer,
     base: BaseRun | None,
-    client: LakeFS,
+    client: LakeFSClient,
     branches: Sequence[Ref],
     access: KVAccess | None,
     requests_max: int,

@@ -9,7 +9,7 @@ from datetime import datetime
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.check_limits import keys_in_store
 from dredge.gc.namespaces import DATA, canonical_namespace
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.addresses import AddressType, answer_readings, canonical_address
 from dredge.runs.rendering import size_text
 from dredge.storage import StorageOptions, open_reader
@@ -29,7 +29,7 @@ class Target:
 
 
 def find_target(
-    client: LakeFS, given: str, repository: str | None = None, options: StorageOptions | None = None
+    client: LakeFSClient, given: str, repository: str | None = None, options: StorageOptions | None = None
 ) -> Target:
     """Find the object in question, given by `lakefs://repo/ref/path`, a URI in the store, or an address of a
     repository.
@@ -56,7 +56,7 @@ def find_target(
     return Target(owner.name, owner.namespace, _key(given, owner.namespace))
 
 
-def _of_path(client: LakeFS, given: str, options: StorageOptions | None) -> Target:
+def _of_path(client: LakeFSClient, given: str, options: StorageOptions | None) -> Target:
     name, _, rest = given.removeprefix(LAKEFS).partition("/")
     ref, _, path = rest.partition("/")
     if not (name and ref and path):

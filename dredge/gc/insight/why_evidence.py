@@ -29,12 +29,12 @@ from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import list_tables, sort_out
-from dredge.lakefs import LakeFS, Ref
+from dredge.lakefs import LakeFSClient, Ref
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, StorageOptions
 from dredge.undo.ways import VERSIONS, way_back
 
@@ -145,7 +145,7 @@ def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
 
 
 def staged_by_server(
-    client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
+    client: LakeFSClient, target: Target, branches: Sequence[Ref], requests_max: int
 ) -> tuple[list[StagedBy], int]:
     """Ask branches for their changes, in order. Returns the branches with the object, and the number of branches
     without a complete answer."""
@@ -169,7 +169,7 @@ def staged_by_server(
     return found, 0
 
 
-def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
+def _reads(client: LakeFSClient, target: Target, branch: str, path: str) -> bool:
     try:
         address = client.stat(target.repository, branch, path).address
     except NotFoundError:
@@ -204,7 +204,7 @@ def last_judged(
 def _judged(
     folder: RunFolder, address: str, hashed: int, plan: Plan, options: StorageOptions | None
 ) -> Judged | None:
-    candidates = _output(folder, SubtractOutput)
+    candidates = SubtractOutput.find(folder)
     if candidates is None:
         return None
     found = _row(folder, candidates.candidates, address, hashed)
@@ -212,13 +212,13 @@ def _judged(
         return None
     part, row = found
     at = plan.created_at
-    swept = _output(folder, BulkDeleteOutput)
+    swept = BulkDeleteOutput.find(folder)
     if swept is not None and swept.is_settled:
         judged = _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
         return None if judged is None else _restorable(judged, folder, plan, address, options)
     reason = row["reason"][0].as_py()
     hold = row["hold"][0].as_py() or ""
-    guards = _output(folder, CheckLimitsOutput)
+    guards = CheckLimitsOutput.find(folder)
     if guards is not None:
         hold = Holds.of(folder, guards.hold_files).codes_of(row)[0].as_py() or ""
     return Judged(folder.run_id, at, reason, "", hold, why_held(hold) if hold else REASONS[reason])
@@ -237,7 +237,7 @@ def _from_ledger(
         return Judged(folder.run_id, at, reason, ledger.KEPT, row["code"] or "", why_kept(row["code"] or ""))
     why = row["message"] or REASONS[reason]
     judged = Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
-    approved = _output(folder, ApproveOutput)
+    approved = ApproveOutput.find(folder)
     if approved is None:
         return judged
     said = approved.approval
@@ -266,8 +266,3 @@ def _row(
         if rows.num_rows:
             return part, rows.slice(0, 1)
     return None
-
-
-def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
-    summary = folder.read_summary(output.STEP)
-    return None if summary is None else output.of(summary)

@@ -8,7 +8,7 @@ tables         the files of the step
 """
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
-from dredge.gc.list_committed.collect import collect_ranges
+from dredge.gc.list_committed.collect import collect_paths, collect_ranges
 from dredge.gc.list_committed.history import Graph, active_by_rules, known_commit, load_graph
 from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.list_committed.tables import (
@@ -35,6 +35,7 @@ __all__ = [
     "ListCommittedOutput",
     "Roles",
     "active_by_rules",
+    "collect_paths",
     "collect_ranges",
     "find_active",
     "known_commit",

@@ -29,11 +29,11 @@ from dredge.gc.list_committed.history import (
     load_graph,
 )
 from dredge.gc.mark_uncommitted import ReadCommits
+from dredge.gc.retention.active import until_after
 from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.retention.policy import main_parent
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import gc_files as retention
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
@@ -198,9 +198,7 @@ def _kept_by_dangling(run: Run, found: Found) -> Graph:
     if waiting:
         log.info("run %s: reading %d active commits without a ref", run.plan.run_id, len(waiting))
     # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
-    threshold = retention.Rules(found.rules.default_retention_days).threshold(
-        run.plan.created_at - SLACK, None
-    )
+    at, days = run.plan.created_at - SLACK, found.rules.default_retention_days
     done, kept = set[str](), set[str]()
     for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
         known[commit.id] = commit
@@ -210,7 +208,7 @@ def _kept_by_dangling(run: Run, found: Found) -> Graph:
         if commit_id not in known:
             _read_line(run, commit_id, known)
         parent = main_parent(known[commit_id])
-        if parent is not None and known[commit_id].created_at > threshold:
+        if parent is not None and until_after(known[commit_id].created_at, days) > at:
             kept.add(parent)
         if parent is not None and parent not in done:
             waiting.append(parent)

@@ -9,16 +9,19 @@ In an optimized run, only the difference is collected: counts of +1 for addresse
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from dredge.gc.index.ranges import Ranges, ranges_table, share_ranges
 from dredge.gc.index.store import CommittedIndex, IndexPart
 from dredge.gc.list_committed.read_ranges import Purpose, ReadConfig, ReadTask, Roles, Shard, read_ranges
 from dredge.gc.list_committed.tables import COUNTED, COUNTS, LIVE
+from dredge.gc.retention.kept_sets import PATHS, Extra
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -34,6 +37,7 @@ from dredge.sets.hashes import (
     write_hashes,
 )
 from dredge.sets.live import ShardedSet
+from dredge.storage import open_writer
 
 _TASK_VALUES = 50_000_000
 
@@ -45,7 +49,7 @@ class Collected:
     bits: int  # there are 2**bits shards
     # files by kind (`LIVE`, `SIZES`, `EXPIRED`)
     sets: dict[str, list[PartInfo]] = field(default_factory=dict)
-    # files of counts, beside the committed index or in the run folder
+    # files of counts, beside the committed index
     counted: list[PartInfo] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # figures for the summary
     # ids of unreadable dropped ranges. They were not subtracted and still count
@@ -74,13 +78,12 @@ def collect_ranges(
     staged: Sequence[PartInfo],
     counted_bits: int | None = None,
     keep_counts: bool = False,
-    count_here: bool = False,
     index: CommittedIndex | None = None,
 ) -> Collected:
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
     With `counted_bits` only the difference to reference counts of so many bits is collected. Counts are written for
-    later runs (`keep_counts`), or into the run's folder for this run alone (`count_here`).
+    later runs with `keep_counts`.
     """
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits
@@ -93,7 +96,6 @@ def collect_ranges(
         bits=bits,
         is_difference=counted_bits is not None,
         keep_counts=keep_counts,
-        count_here=count_here,
     )
     found = Collected(bits, undropped=set(roles.dropped) - reading.subtracted)
     _merge(run, runner, config, reading.shards, staged, found)
@@ -103,6 +105,23 @@ def collect_ranges(
         "range_rows": rows,
         "live_addresses": found.live.values,
     }
+    return found
+
+
+def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra]) -> list[Collected]:
+    """Collect the addresses kept by rules about paths. Each set of patterns has an index of its own:
+
+    <namespace>/_lakefs/retention/gc/dredge/paths/<digest of the patterns>/index/…
+    """
+    found = []
+    for number, extra in enumerate(extras):
+        if extra.kept.paths and extra.ranges:
+            digest = hashlib.sha256(json.dumps(extra.kept.paths).encode()).hexdigest()[:32]
+            state = open_writer(f"{run.state.uri.rstrip('/')}/{PATHS}/{digest}", run.options)
+            view = replace(run, state=state, _keys=replace(run.keys, paths=extra.kept.paths))
+            found.append(
+                collect_ranges(view, runner, f"{where}/{PATHS}-{number:02d}", Roles(extra.ranges), ())
+            )
     return found
 
 
@@ -193,7 +212,6 @@ class MergeConfig:
     bits: int  # there are 2**bits shards
     is_difference: bool  # counts are a layer on those of an earlier run, so they give no live set
     keep_counts: bool  # write counts for later runs, beside the committed index
-    count_here: bool  # write counts for this run alone, into its own folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +277,7 @@ def merge_shards(run: WorkerRun, config: MergeConfig, merges: list[Merge]) -> Me
 def _merge_counts(run: WorkerRun, config: MergeConfig, merge: Merge, counted: list[PartInfo]) -> Hashes:
     """Add counts up, and write them as configured; return the live hashes."""
     total = Counted.sum([read_counted(run.folder, part) for part in merge.parts])
-    if len(total.hashes) and config.count_here:
-        name = f"{config.where}/{COUNTS}-{merge.shard:04d}.counts"
-        counted.append(write_counted(run.folder, name, total))
-    elif len(total.hashes) and config.keep_counts:
+    if len(total.hashes) and config.keep_counts:
         state = RunFolder(run.open_state(), run.stores.run_id)
         label = f"{run.folder.label}-{config.where.replace('/', '-')}"
         counted.append(write_counted(state, f"{COUNTED}/{label}-{merge.shard:04d}.counts", total))

@@ -3,9 +3,9 @@
     server     its branches, tags and logs, and its own list of active commits (prepare_commits)
     records    branches, tags and commits of the key-value store; the walk over them is done here
 
-Both walks cover every commit, with dangling ones, by the same rules. Ours marks a commit before the check for an
-earlier visit, and takes the store's time less some minutes, so it includes the server's result and the commits that
-the server's walk loses (L19). prepare_commits can run out of memory on the server; our walk does not need the server.
+Both walks cover every commit, with dangling ones, by the same rules. Ours follows every line to its root, and takes the
+store's time less some minutes, so it includes the server's result and the commits that the server's walk loses (L19).
+prepare_commits can run out of memory on the server; our walk does not need the server.
 
 Records are read in the order branches, tags, commits. PostgreSQL and SQLite give a snapshot. In DynamoDB each read is
 later than the read before: a commit is written before a ref is at it and never removed, so the commits include all that
@@ -29,11 +29,10 @@ from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.config import AUTO
 from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck, read_checked
 from dredge.gc.namespaces import key_of
-from dredge.gc.retention.active import active_commits
+from dredge.gc.retention.active import find_lines
+from dredge.gc.retention.policy import main_parent
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, LakeFS, Ref, Rules
-from dredge.lakefs.files import gc_files as retention
-from dredge.lakefs.files import records
+from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
@@ -190,7 +189,7 @@ def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> N
             )
 
 
-def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) -> Commit:
+def known_commit(client: LakeFSClient, repository: str, commit_id: str, about: str) -> Commit:
     """Read a commit; raises RefusedError, beginning with `about`, if it does not exist."""
     try:
         return client.commit(repository, commit_id)
@@ -198,7 +197,9 @@ def known_commit(client: LakeFS, repository: str, commit_id: str, about: str) ->
         raise RefusedError(f"{about}: {error}. Nothing was deleted. Start a new run.") from None
 
 
-def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
+def load_graph(
+    client: LakeFSClient, repository: str, refs: Sequence[Ref], graph: Graph | None = None
+) -> Graph:
     """Read the history of refs (the longest first) into `graph`, each commit once, and prove that each ref's commit
     exists."""
     read: Graph = {} if graph is None else graph
@@ -230,7 +231,7 @@ def _read(log: Iterable[Commit], wanted: str, graph: Graph) -> set[str]:
     return missing
 
 
-def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None:
+def _read_by_id(client: LakeFSClient, repository: str, ref: Ref, graph: Graph) -> None:
     """Read the history of a ref's commit with one request for each commit: slow, but independent of caches and refs."""
     found: Graph = {}
     waiting = [ref.commit_id]
@@ -274,25 +275,14 @@ def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
 
 def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
     """Compute the active commits of a history and all its branches; an earlier time keeps more."""
-    commits = [
-        records.Commit(
-            id=commit.id,
-            committer="",
-            message="",
-            creation_date=commit.created_at,
-            metarange_id=commit.metarange_id,
-            parents=commit.parents,
-            version=commit.version,
-        )
-        for commit in graph.values()
-    ]
-    heads = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
-    days = retention.Rules(rules.default_retention_days, rules.branches)
-    # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
-    try:
-        return set(active_commits(commits, heads, days, now - SLACK))
-    except NotFoundError:
+    heads = {branch.commit_id for branch in branches}
+    if not graph.keys() >= heads | {parent for commit in graph.values() if (parent := main_parent(commit))}:
         raise RefusedError(
             "a commit has a parent without a record, so the commits that it keeps alive are unknown. Nothing was"
             " deleted. Asked for active commits, lakeFS would end its process."
-        ) from None
+        )
+    # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
+    at = now - SLACK
+    return {
+        commit_id for commit_id, line in find_lines(graph, branches, rules, at).items() if line.is_active(at)
+    }

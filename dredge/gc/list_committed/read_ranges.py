@@ -192,7 +192,7 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
         yield from _decode_leniently(reader, ranges, keys)
         return
     try:
-        yield from decode(get_files(reader, list(ranges)), ranges, keys.namespace, keys.own)
+        yield from decode(get_files(reader, list(ranges)), ranges, keys)
     except NotFoundError as error:
         raise RefusedError(
             f"a range of an active commit is missing: {error}. Its live objects are unknown."
@@ -206,7 +206,7 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
 def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Iterator[RangeHashes]:
     for key, data in get_files(reader, list(ranges), lenient=True):
         try:
-            yield from list(decode([(key, data)], ranges, keys.namespace, keys.own))
+            yield from list(decode([(key, data)], ranges, keys))
         except DredgeError as error:
             log.info("%s, a range of an expired commit, cannot be read: %s", key, error)
 

@@ -19,15 +19,13 @@ from dredge.gc.index.ranges import (
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
-from dredge.gc.list_committed.collect import Collected, collect_ranges
+from dredge.gc.list_committed.collect import Collected, collect_paths, collect_ranges
 from dredge.gc.list_committed.read_ranges import Roles
 from dredge.gc.list_committed.tables import DROPPED, PATH_RANGES, REFERRING, SIZES, ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, look_at_referring
-from dredge.gc.retention.kept_figures import count_kept
-from dredge.gc.retention.kept_sets import Extra, collect_paths, find_extra
+from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.run import Run
-from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.gc.witness.record import Past
@@ -195,30 +193,24 @@ def _collect(
 ) -> Ranges:
     """Unite the addresses of ranges, staging and other repositories; return unreadable dropped ranges, which still
     count."""
-    staged = record.input(MarkUncommittedOutput).hashes
-    keep_counts = base is not None or not run.plan.dry_run
-    count_here = not keep_counts and any(extra.ranges for extra in extras)
     collected = collect_ranges(
         run,
         runner,
         STEP,
         roles,
-        staged,
+        record.input(MarkUncommittedOutput).hashes,
         counted_bits=None if base is None else base.state.counted.bits,
-        keep_counts=keep_counts,
-        count_here=count_here,
+        keep_counts=base is not None or not run.plan.dry_run,
         index=index_read,
     )
     record.parts.extend(collected.parts)
     record.counts.update(collected.counts)
     counted = _count(record, roles, base, collected)
-    path_files = collect_paths(run, runner, STEP, extras)
-    record.parts.extend(path_files)
-    more = [*(ShardedSet(0, {0: part}) for part in path_files), *(item.live for item in referred)]
+    by_paths = collect_paths(run, runner, STEP, extras)
+    record.parts.extend(part for item in by_paths for part in item.parts)
+    more = [*(item.live for item in by_paths), *(item.live for item in referred)]
     _note_sets(run, record, base, collected, counted, more)
-    listed = record.input(SliceListingOutput).listed
-    counted_uri = run.plan.run_uri if count_here else run.state.uri
-    record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, counted, counted_uri)
+    record.details["kept"] = [extra.to_details() for extra in extras]
     if collected.undropped:
         record.warn(
             f"{len(collected.undropped):,} ranges that are not active any more cannot be read; their objects stay until"

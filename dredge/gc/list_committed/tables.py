@@ -15,8 +15,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedPart, PartInfo, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 if TYPE_CHECKING:
@@ -37,14 +36,8 @@ UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tabl
 REFERRING = "referring"
 
 
-class _Table:
-    """A table of the step, by its kind."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def __get__(self, output: ListCommittedOutput, _owner: type) -> PartInfo:
-        return output.part(f"{self._kind}-00000.parquet")
+def _table(kind: str) -> NamedPart:
+    return NamedPart(f"{kind}-00000.parquet")
 
 
 class ListCommittedOutput(StepOutput):
@@ -54,32 +47,48 @@ class ListCommittedOutput(StepOutput):
     INPUTS = (SliceListingOutput, MarkUncommittedOutput)
 
     # Active commits: `commit_id`, `metarange_id`, `head` (of a branch).
-    commits = _Table(COMMITS)
+    commits = _table(COMMITS)
     # Commits of which a policy keeps only some paths: `set`, `commit_id`.
-    path_commits = _Table(PATH_COMMITS)
+    path_commits = _table(PATH_COMMITS)
     # Branches with each head seen: `branch`, `commit_id`, `metarange_id`.
-    branches = _Table(BRANCHES)
+    branches = _table(BRANCHES)
     # Active ranges; ranges active in the run before, not now; ranges of which only some paths are kept.
-    ranges = _Table(RANGES)
-    dropped = _Table(DROPPED)
-    path_ranges = _Table(PATH_RANGES)
+    ranges = _table(RANGES)
+    dropped = _table(DROPPED)
+    path_ranges = _table(PATH_RANGES)
     # Ranges of any metarange of the history, and metaranges with their ranges.
-    named_ranges = _Table(NAMED_RANGES)
-    metaranges = _Table(METARANGES)
+    named_ranges = _table(NAMED_RANGES)
+    metaranges = _table(METARANGES)
     # Metaranges counted as active commits without an active commit: `metarange_id`, `lost` (written before the cutoff,
     # without a known commit).
-    unnamed_metaranges = _Table(UNNAMED)
+    unnamed_metaranges = _table(UNNAMED)
     # Commits of earlier marks that this mark's record keeps.
-    carried_commits = _Table(CARRIED)
+    carried_commits = _table(CARRIED)
     # Files below `_lakefs/` opened for their type: `name`, `kind`.
-    opened_tables = _Table(OPENED)
+    opened_tables = _table(OPENED)
     # Commits reachable from refs: `commit_id`, `parents`, `created_at`, `metarange_id`, `version`, `committer`,
     # `message`, `metadata` (JSON), `generation`; the last four are null if unread.
-    history = _Table(HISTORY)
+    history = _table(HISTORY)
     # Branches and tags: `kind` ("branch" or "tag"), `name`, `commit_id`.
-    refs = _Table(REFS)
+    refs = _table(REFS)
     # Files below `_lakefs/` that later runs need not open: `name`.
-    files = _Table(FILES)
+    files = _table(FILES)
+
+    # The repository's rules: `default_retention_days`, `branches`; None without rules.
+    rules: Detail[dict[str, Any] | None] = Detail("rules")
+    # Hashes of every live address.
+    live = Detail("live", LiveSet)
+    # Addresses of other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`.
+    referring: Detail[list[dict[str, Any]]] = Detail(REFERRING)
+    # Sizes of the entries of branch heads; an optimized run also has those that earlier runs noted.
+    sizes = Detail("sizes", tuple[LocatedSet, ...])
+    # The number of active ranges with each address, and the format of the committed index behind it.
+    counted = Detail("counted", CountedSet)
+    index_format: Detail[int] = Detail("index_format")
+    # Whether every commit counts as active, because the repository has no rules.
+    all_commits: Detail[bool] = Detail("all_commits")
+    # Figures of each kept set, for the report.
+    kept: Detail[list[dict[str, Any]]] = Detail("kept", default=[])
 
     @property
     def is_what_if(self) -> bool:
@@ -87,55 +96,14 @@ class ListCommittedOutput(StepOutput):
         return bool(self.detail("witness").get("what_if"))
 
     @property
-    def rules(self) -> dict[str, Any] | None:
-        """The repository's rules: `default_retention_days`, `branches`; None without rules."""
-        found: dict[str, Any] | None = self.detail("rules")
-        return found
-
-    @property
-    def live(self) -> LiveSet:
-        """Hashes of every live address."""
-        return from_json(LiveSet, self.detail("live"))
-
-    @property
-    def referring(self) -> list[dict[str, Any]]:
-        """Addresses of other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`."""
-        return list(self.detail(REFERRING))
-
-    @property
-    def sizes(self) -> tuple[LocatedSet, ...]:
-        """Sizes of the entries of branch heads, and maybe others."""
-        return tuple(from_json(LocatedSet, value) for value in self.detail("sizes"))
-
-    @property
     def sizes_there(self) -> list[Any]:
         """Sizes of the entries of branch heads of other repositories, as payloads of sets in the run folder."""
         return [item["sizes"] for item in self.referring if "sizes" in item]
 
     @property
-    def counted(self) -> CountedSet:
-        """The number of active ranges with each address."""
-        return from_json(CountedSet, self.detail("counted"))
-
-    @property
-    def index_format(self) -> int:
-        """Format of the committed index behind the counts."""
-        return int(self.detail("index_format"))
-
-    @property
     def expired(self) -> ShardedSet:
         """Hashes of the addresses named only by ranges of expired commits."""
         return ShardedSet.of(self.parts(f"{EXPIRED}-"), self.detail("bits"))
-
-    @property
-    def all_commits(self) -> bool:
-        """Whether every commit counts as active, because the repository has no rules."""
-        return bool(self.detail("all_commits"))
-
-    @property
-    def kept(self) -> list[dict[str, Any]]:
-        """Figures of each kept set, for the report."""
-        return list(self.summary.details.get("kept", []))
 
     def refuse_other_readings(self) -> None:
         """Refuse to delete by a live set of a version that reads addresses differently. Raises RefusedError: Dredge

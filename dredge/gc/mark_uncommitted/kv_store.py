@@ -51,7 +51,7 @@ from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.namespaces import Keys, canonical_namespace
 from dredge.kv.opening import open_row_reader
 from dredge.kv.rows import RowReader, RowView, show_key
-from dredge.lakefs import Commit, CommitText, LakeFS, Ref, Usage
+from dredge.lakefs import Commit, CommitText, LakeFSClient, Ref, Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
@@ -271,7 +271,7 @@ class StoreCheck:
 
 
 def read_checked[T](
-    client: LakeFS,
+    client: LakeFSClient,
     repository: str,
     namespace: str,
     read: Callable[[RepositoryRecords], T],
@@ -341,7 +341,7 @@ def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> 
     )
 
 
-def _have_written(client: LakeFS, first: Usage | None) -> Usage | None:
+def _have_written(client: LakeFSClient, first: Usage | None) -> Usage | None:
     """Ask until the server's counter is above an earlier answer; None if it has no counter or does not count."""
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
@@ -391,7 +391,7 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Store
     return StoreCheck(records.location)
 
 
-def list_branches(client: LakeFS, repository: str) -> list[Ref]:
+def list_branches(client: LakeFSClient, repository: str) -> list[Ref]:
     """List the branches, with hidden branches; an empty list raises RefusedError, because every repository has a
     branch."""
     found = client.branches(repository)
@@ -402,7 +402,7 @@ def list_branches(client: LakeFS, repository: str) -> list[Ref]:
     return found
 
 
-def _heads(client: LakeFS, repository: str) -> dict[str, str]:
+def _heads(client: LakeFSClient, repository: str) -> dict[str, str]:
     return {branch.id: branch.commit_id for branch in list_branches(client, repository)}
 
 

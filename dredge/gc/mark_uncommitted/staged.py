@@ -26,7 +26,7 @@ from dredge.lakefs.files.gc_files import uncommitted_key
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import read_parquet
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedPart, NamedParts, PartInfo, StepOutput
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 
 log = logging.getLogger("dredge")
@@ -43,30 +43,18 @@ class MarkUncommittedOutput(StepOutput):
     STEP = "mark_uncommitted"
     INPUTS = (SliceListingOutput,)
 
-    @property
-    def addresses(self) -> list[PartInfo]:
-        """Rows of staged addresses: `address`, the key relative to the namespace."""
-        return self.parts(f"{_ADDRESSES}-")
-
-    @property
-    def hashes(self) -> list[PartInfo]:
-        """Sorted hashes of the staged addresses."""
-        return self.parts(f"{_HASHES}-")
-
-    @property
-    def heads(self) -> PartInfo:
-        """Rows of the branch heads during the reading of staging: `branch`, `commit_id`."""
-        return self.part(f"{_HEADS}-00000.parquet")
+    # Rows of staged addresses: `address`, the key relative to the namespace; and their sorted hashes.
+    addresses = NamedParts(f"{_ADDRESSES}-")
+    hashes = NamedParts(f"{_HASHES}-")
+    # Rows of the branch heads during the reading of staging: `branch`, `commit_id`.
+    heads = NamedPart(f"{_HEADS}-00000.parquet")
+    # The server's ids of the scans; empty without a scan.
+    server_runs: Detail[list[str]] = Detail("server_runs")
 
     @property
     def exact(self) -> bool:
         """Whether every staging record was read from the key-value store, so no staged entry can be hidden."""
         return bool(self.summary.details.get("kv", {}).get("exact", False))
-
-    @property
-    def server_runs(self) -> list[str]:
-        """The server's ids of the scans; empty without a scan."""
-        return list(self.detail("server_runs"))
 
 
 class StagedFiles:

@@ -48,7 +48,7 @@ from dredge.gc.witness.owner import check_before_deleting, keeps_id
 from dredge.gc.witness.ownership import Site, compare_ids, read_owner
 from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import sort_out
-from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.gate import Gate, watching
@@ -69,7 +69,7 @@ HELD = "held"
 def collect_metadata(
     config: MetadataConfig,
     holder: str | None = None,
-    client: LakeFS | None = None,
+    client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
     access: KVAccess | None = None,

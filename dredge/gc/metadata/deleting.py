@@ -19,7 +19,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.run import METADATA_RUNS
 from dredge.lakefs.files.ranges import is_table_id, read_metarange
 from dredge.runs.folder import RunFolder, run_ids
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import NamedParts, StepOutput
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,
@@ -48,15 +48,9 @@ class MetadataOutput(StepOutput):
 
     STEP = "metadata"
 
-    @property
-    def ledger(self) -> list[PartInfo]:
-        """Rows of the chosen files: `name`, `size`, `outcome`, `message`."""
-        return self.parts("ledger-")
-
-    @property
-    def copies(self) -> list[PartInfo]:
-        """Rows of the copies too old to be restored, with the ledger's columns."""
-        return self.parts("copies-")
+    # Rows of the chosen files, and of copies too old to be restored: `name`, `size`, `outcome`, `message`.
+    ledger = NamedParts("ledger-")
+    copies = NamedParts("copies-")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dredge.gc.metadata.named import History, close, read_history
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.witness.unnamed import DAMAGED as UNREADABLE
 from dredge.gc.witness.unnamed import DUMP, read_kinds
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.runs.payload import to_json
@@ -136,7 +136,7 @@ class MetadataReport:
 
 
 def report_metadata(
-    client: LakeFS,
+    client: LakeFSClient,
     repository: str,
     now: datetime,
     min_age: timedelta,

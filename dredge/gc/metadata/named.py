@@ -15,7 +15,7 @@ from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA
 from dredge.kv.rows import show_key
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import ObjectReader
@@ -37,7 +37,7 @@ class History:
 
 
 def read_history(
-    client: LakeFS, repository: str, namespace: str, now: datetime, access: KVAccess | None
+    client: LakeFSClient, repository: str, namespace: str, now: datetime, access: KVAccess | None
 ) -> History:
     """Read the commits of a repository; without access to the key-value store only those reachable from refs."""
     branches, tags = client.branches(repository), client.tags(repository)
@@ -86,7 +86,7 @@ class Names:
 class NamesReader:
     """Reads the files in use repeatedly, each metarange once."""
 
-    client: LakeFS
+    client: LakeFSClient
     repository: str
     namespace: str
     access: KVAccess

@@ -22,14 +22,15 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending.known import Gone, Known
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.pending.known import Gone, Known, created_at_of, life_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, PartFacts, Turn, advance
-from dredge.runs.pending.store import write_if_changed
+from dredge.runs.pending.store import PendingList, leave_list, write_if_changed
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
@@ -107,9 +108,10 @@ class ShardTodo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceResult:
-    """Results of some shards."""
+class Advanced:
+    """The list after a mark, or some shards of it."""
 
+    bits: int = 0  # there are 2**bits shards
     rows: int = 0  # number of read candidates
     # files of the new list by shard; an empty shard has no file
     parts: dict[int, PartInfo] = field(default_factory=dict)
@@ -119,8 +121,9 @@ class AdvanceResult:
     waits: Waits = field(default_factory=Waits)
     unread: list[str] = field(default_factory=list)  # warnings about unreadable files of the list
 
-    def __add__(self, other: AdvanceResult) -> AdvanceResult:
-        return AdvanceResult(
+    def __add__(self, other: Advanced) -> Advanced:
+        return Advanced(
+            bits=self.bits or other.bits,
             rows=self.rows + other.rows,
             parts={**self.parts, **other.parts},
             facts={**self.facts, **other.facts},
@@ -128,17 +131,6 @@ class AdvanceResult:
             waits=self.waits + other.waits,
             unread=[*self.unread, *other.unread],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Advanced:
-    """The list after a mark."""
-
-    bits: int  # there are 2**bits shards
-    parts: dict[int, PartInfo]  # files of rows by shard
-    facts: dict[int, PartFacts]  # about each of these
-    confirmed: list[PartInfo]  # files of hashes of the candidates after their wait
-    waits: Waits
 
 
 def advance_list(
@@ -162,7 +154,7 @@ def advance_list(
         runner = LocalRunner()
     tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", found.rows)
-    result = sum(results, AdvanceResult())
+    result = sum(results, Advanced(bits=bits))
     if result.rows != found.rows:
         raise FormatError(
             f"{result.rows} candidates were compared with the pending list, there are {found.rows}. Nothing was"
@@ -170,7 +162,25 @@ def advance_list(
         )
     for text in result.unread:
         record.warn(text)
-    return Advanced(bits, result.parts, result.facts, result.confirmed, result.waits)
+    return result
+
+
+def leave(run: Run, record: StepRecord, known: Known, new: Advanced) -> None:
+    """Write the list after a complete mark. Its parts are written, and the run holds the lease. Raises ConflictError:
+    another run has left its list since."""
+    plan, now = run.plan, run.store_now()
+    run.check_right(now)
+    pending = PendingList(
+        subject=canonical_namespace(plan.namespace),
+        life=life_of(created_at_of(record)),
+        run_id=plan.run_id,
+        marked_at=plan.created_at,
+        left_at=now,
+        bits=new.bits,
+        parts=new.parts,
+        facts=new.facts,
+    )
+    leave_list(run.state, pending, known.etag)
 
 
 def choose_bits(rows: int, before: int) -> int:
@@ -299,10 +309,10 @@ def _cut(
 
 
 @partition_function
-def advance_shards(run: WorkerRun, config: AdvanceConfig, shards: list[ShardTodo]) -> AdvanceResult:
+def advance_shards(run: WorkerRun, config: AdvanceConfig, shards: list[ShardTodo]) -> Advanced:
     """Advance shards of the list and write the changed ones."""
     holds = config.read_holds(run.folder)
-    total = AdvanceResult()
+    total = Advanced()
     quiet = {
         shard: result
         for some in batched(shards, _AT_ONCE)
@@ -315,7 +325,7 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, shards: list[ShardTodo
     return total
 
 
-def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: ShardTodo) -> AdvanceResult:
+def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: ShardTodo) -> Advanced:
     turn = config.turn
     before, unread = _read_list(run, todo.before, config)
     before += run.folder.read_parts(todo.found.before)
@@ -334,7 +344,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
         known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
         label = run.folder.call_label
         parts = write_if_changed(run.open_state(), label, todo.shard, advanced.rows, previous, known)
-    return AdvanceResult(
+    return Advanced(
         rows=found.num_rows,
         parts=parts,
         facts={shard: PartFacts.of(advanced.rows) for shard in parts},
@@ -344,12 +354,10 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     )
 
 
-def _quiet_shards(
-    run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]
-) -> dict[int, AdvanceResult]:
+def _quiet_shards(run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]) -> dict[int, Advanced]:
     """Return the results of unchanged shards, which are most, by reading their hashes alone."""
     state = RunFolder(run.open_state(), "the pending list")
-    found, hashes = dict[int, AdvanceResult](), list[Hashes]()
+    found, hashes = dict[int, Advanced](), list[Hashes]()
     for todo in shards:
         facts = todo.facts
         if facts is None or todo.found.rows or todo.found.before or facts.changes(config.turn):
@@ -360,7 +368,7 @@ def _quiet_shards(
         except FormatError:
             continue
         kept = config.writes
-        found[todo.shard] = AdvanceResult(
+        found[todo.shard] = Advanced(
             parts={todo.shard: part} if kept else {},
             facts={todo.shard: facts} if kept else {},
             waits=Waits.of_part(facts),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -23,8 +22,8 @@ from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
-from dredge.runs.pending.rows import Mask, PartFacts
-from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, leave_list, read_list
+from dredge.runs.pending.rows import Mask
+from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, read_list
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes
@@ -86,7 +85,7 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
 def expected_list(state: ObjectReader, namespace: str, created_at: datetime | None) -> Expected:
     """Return the conditions of a usable list, by people's statements; see `find_list`."""
     said = max(read_consents(state, *_SAID), key=lambda consent: consent.at, default=None)
-    expected = Expected(subject=canonical_namespace(namespace), life=_life(created_at))
+    expected = Expected(subject=canonical_namespace(namespace), life=life_of(created_at))
     return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
@@ -94,7 +93,7 @@ def read_before(run: Run, record: StepRecord) -> tuple[Stored, bool]:
     """Read the list before a run, and whether the server keeps the id of a mark."""
     with at_once() as ask:
         keeps = ask(keeps_id, Site.of_run(run))
-        stored = find_list(run.state, run.plan.namespace, _created_at(record), run.store_now())
+        stored = find_list(run.state, run.plan.namespace, created_at_of(record), run.store_now())
     return stored, keeps.result()
 
 
@@ -121,37 +120,14 @@ def known_list(folder: RunFolder, part: PartInfo) -> Known:
     return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
-def leave(
-    run: Run,
-    record: StepRecord,
-    known: Known,
-    bits: int,
-    parts: Mapping[int, PartInfo],
-    facts: Mapping[int, PartFacts],
-) -> None:
-    """Write the list after a complete mark. Its parts are written, and the run holds the lease. Raises ConflictError:
-    another run has left its list since."""
-    plan, now = run.plan, run.store_now()
-    run.check_right(now)
-    pending = PendingList(
-        subject=canonical_namespace(plan.namespace),
-        life=_life(_created_at(record)),
-        run_id=plan.run_id,
-        marked_at=plan.created_at,
-        left_at=now,
-        bits=bits,
-        parts=parts,
-        facts=facts,
-    )
-    leave_list(run.state, pending, known.etag)
-
-
-def _created_at(record: StepRecord) -> datetime | None:
+def created_at_of(record: StepRecord) -> datetime | None:
+    """Return the creation date of the repository, as the mark read it."""
     text = record.input(ListCommittedOutput).detail("witness")["repository_created_at"]
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _life(created_at: datetime | None) -> str:
+def life_of(created_at: datetime | None) -> str:
+    """Return the id of the life of a repository."""
     return "" if created_at is None else created_at.isoformat()
 
 

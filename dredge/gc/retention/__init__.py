@@ -2,6 +2,5 @@
 
 active          active commits of a history, and the end of each commit
 policy          the user's policy: patterns, rules, its file
-kept_sets       commits kept by policies and tags, with their ranges; the entries kept by rules about paths
-kept_figures    objects and bytes of each kept set, for the report
+kept_sets       commits kept by policies and tags, with their ranges
 """

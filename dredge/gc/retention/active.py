@@ -1,4 +1,4 @@
-"""The active commits of a repository, and the end of each commit.
+"""The end of each commit of a repository, and so its active commits.
 
 Lines start at all branch heads, including hidden branches, and at all leaves: commits that are not the main parent of
 another commit, with or without a ref. Tags are not starting points. Each line follows main parents to the root:
@@ -9,20 +9,14 @@ another commit, with or without a ref. Tags are not starting points. Each line f
      │         ▲                            a parent is active if its child is younger than T (strictly),
      └─ younger than T                      so the newest commit older than T on each line stays active
 
-A leaf that is not a head is treated as the parent of a child of the same age.
-
-The server stops a walk at a commit visited before with a threshold not later than its own, and checks this *before* it
-marks the commit: a commit first reached from an old child is not marked when a young child leads to it later (L19).
-Here the mark comes first, so the result includes the server's. The defect `active_walk_early_stop` has the server's
-order.
-
-`find_lines` gives the same answer as an end for each commit. A head stays as long as it is a head; any other commit
-until
+A leaf that is not a head is treated as the parent of a child of the same age. A head stays as long as it is a head; any
+other commit until
 
     the greatest of, for each child c and each line through c:  creation date of c + days of the line
 
 A commit is active now if its end is in the future. The branches behind a commit are disjoint in its children, so they
-are counted by addition, in one pass over the history.
+are counted by addition, in one pass over the history. The result includes the server's, whose walk may lose commits
+(L19).
 
 Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
 """
@@ -30,101 +24,15 @@ Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dredge.errors import NotFoundError
 from dredge.gc.retention.policy import main_parent
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import gc_files as catalog
-from dredge.lakefs.files import records
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 _NAMES_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    commit_id: str
-    threshold: datetime
-    is_head: bool
-
-
-def active_commits(
-    commits: Iterable[records.Commit],
-    branches: Iterable[records.Branch],
-    rules: catalog.Rules,
-    now: datetime,
-    *,
-    find: Callable[[str], records.Commit] | None = None,
-    early_stop: bool = False,
-) -> dict[str, records.Commit]:
-    """Compute the active commits, by id.
-
-    Args:
-        commits: every commit record of the repository.
-        branches: every branch, with hidden branches.
-        find: reads a commit made during the listing of `commits`; raises NotFoundError.
-        early_stop: check for an earlier visit before the mark, like the server.
-
-    Raises:
-        NotFoundError: a head or a main parent has no record. (A server ends its process here.)
-    """
-    by_id = _Commits(find)
-    by_id.update((commit.id, commit) for commit in commits)
-    active: set[str] = set()
-    walked: dict[str, datetime] = {}
-    for start in _starting_points(by_id, branches, rules, now):
-        child = by_id[start.commit_id]
-        child_date, following = child.creation_date, child.main_parent
-        if start.is_head:
-            active.add(child.id)
-            walked[child.id] = start.threshold
-        else:
-            following = child.id  # the leaf is the parent of a child of the same age
-        while following is not None:
-            commit = by_id[following]
-            is_walked = following in walked and walked[following] <= start.threshold
-            if early_stop and is_walked:
-                break
-            if child_date > start.threshold:
-                active.add(following)
-            if is_walked:
-                break
-            walked[following] = start.threshold
-            child_date, following = commit.creation_date, commit.main_parent
-    return {commit_id: by_id[commit_id] for commit_id in sorted(active)}
-
-
-class _Commits(dict[str, records.Commit]):
-    def __init__(self, find: Callable[[str], records.Commit] | None) -> None:
-        super().__init__()
-        self._find = find
-
-    def __missing__(self, commit_id: str) -> records.Commit:
-        if self._find is None:
-            raise NotFoundError(f"commit {commit_id} has no record")
-        found = self[commit_id] = self._find(commit_id)
-        return found
-
-
-def _starting_points(
-    by_id: Mapping[str, records.Commit],
-    branches: Iterable[records.Branch],
-    rules: catalog.Rules,
-    now: datetime,
-) -> list[_Start]:
-    heads = [_Start(branch.commit_id, rules.threshold(now, branch.name), True) for branch in branches]
-    head_ids = {head.commit_id for head in heads}
-    parents = {commit.main_parent for commit in by_id.values()}
-    default = rules.threshold(now, None)
-    leaves = [
-        _Start(commit_id, default, False)
-        for commit_id in by_id
-        if commit_id not in parents and commit_id not in head_ids
-    ]
-    return sorted(heads + leaves, key=lambda start: start.commit_id)
 
 
 @dataclass(slots=True)
@@ -162,7 +70,7 @@ def find_lines(
     """Follow every line of a history, closed under main parents, from all branches; return a line for each commit id.
     Without rules everything is kept."""
     found = {commit_id: Line() for commit_id in graph}
-    through = {commit_id: _Through() for commit_id in graph}
+    through: dict[str, _Through] = defaultdict(_Through)  # of commits still to come
     for branch in branches:
         if branch.commit_id in graph:
             line, days = found[branch.commit_id], _days(rules, branch.id)
@@ -172,11 +80,11 @@ def find_lines(
             _keep(line, 1, branch.id)
             through[branch.commit_id].add(days, 1, branch.id)
     for commit in _children_first(graph):
-        line, lines = found[commit.id], through[commit.id]
+        line, lines = found[commit.id], through.pop(commit.id, None) or _Through()
         if not lines.count:  # a leaf
             days = _days(rules, None)
             lines.add(days, 1, "")
-            line.until = _until_after(commit.created_at, days)
+            line.until = until_after(commit.created_at, days)
             if line.until > now:
                 _keep(line, 1, "")
         parent = main_parent(commit)
@@ -187,7 +95,8 @@ def find_lines(
     return found
 
 
-def _until_after(created_at: datetime, days: int) -> datetime:
+def until_after(created_at: datetime, days: int) -> datetime:
+    """Return the end of the main parent of a commit, by a rule of so many days."""
     try:
         return created_at + timedelta(days=days)
     except OverflowError:  # more days than a calendar has
@@ -197,7 +106,7 @@ def _until_after(created_at: datetime, days: int) -> datetime:
 def _hand_on(child: Commit, lines: _Through, line: Line, above: _Through, now: datetime) -> None:
     """Continue the lines through a commit to its main parent."""
     for days, count in lines.count.items():
-        branch, until = lines.branch[days], _until_after(child.created_at, days)
+        branch, until = lines.branch[days], until_after(child.created_at, days)
         above.add(days, count, branch)
         if line.until is None or until > line.until:
             line.until, line.by = until, branch

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.approve.output import approval_inputs
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import OPTIMIZED
-from dredge.gc.index.upkeep import compact
+from dredge.gc.index.ranges import RangeHashes
+from dredge.gc.index.store import PART_VALUES, CommittedIndex, batches, read_part, write_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
@@ -36,7 +37,7 @@ from dredge.runs.steps import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
-from dredge.storage import open_writer
+from dredge.storage import ObjectReader, ObjectWriter, open_writer
 
 log = logging.getLogger("dredge")
 
@@ -171,6 +172,47 @@ def compact_index(run: Run, committed: StepSummary) -> None:
             compact(of.state, of.keys.namespace, label, ids, run.plan.config.tuning.index_parts_max)
     except DredgeError:
         log.exception("the committed index was not compacted")
+
+
+_SMALL_BYTES = PART_VALUES * 8 // 4
+
+
+def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
+    """Unite small parts with ranges still in use if there are more than `parts_max`, and write a checkpoint; return
+    the number of united parts. `label` is the run id."""
+    index = CommittedIndex.load(state, namespace)
+    groups, _ = index.group(ranges)
+    small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]
+    if len(small) <= parts_max:
+        return 0
+    united = list[str]()
+    written = [
+        write_part(state, f"{label}-compacted-{number:04d}", batch)
+        for number, batch in enumerate(batches(_read_parts(state, index, groups, small, united)))
+    ]
+    index.add(f"{label}-", written)
+    index.checkpoint(label)
+    log.info("committed index: %d parts united into %d", len(united), len(written))
+    return len(united)
+
+
+def _read_parts(
+    state: ObjectReader,
+    index: CommittedIndex,
+    groups: dict[str, list[str]],
+    names: Sequence[str],
+    united: list[str],
+) -> Iterator[RangeHashes]:
+    """Yield the wanted ranges of parts, and add the names of the undamaged parts to `united`."""
+    for name in names:
+        wanted = set(groups[name])
+        try:
+            ranges = read_part(state, index.parts[name], wanted.__contains__)
+        except FormatError as error:
+            log.warning("%s is not compacted: %s", name, error)
+            continue
+        united.append(name)
+        yield from (item for item in ranges if item.range_id in wanted)
 
 
 def distrust_state(run: Run) -> None:

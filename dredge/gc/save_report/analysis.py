@@ -1,9 +1,8 @@
-"""Sections of the report about the repository: costs of objects, effects of other rules, expected and actual work.
+"""Sections of the report about the repository: costs of objects, effects of other rules.
 
     analysis.json     written once, at the end of a complete clean run, for the report
-    forecast.json     written with the plan; see `dredge.gc.insight.run_cost`
 
-No step depends on them: a failure is logged, and the run is complete without them.
+No step depends on it: a failure is logged, and the run is complete without it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.run_cost import FORECAST, compare_rows
 from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
 from dredge.gc.run import Run
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
-from dredge.runs.results import RunResults
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
@@ -34,7 +31,6 @@ _ROWS_MAX = 12
 _TABLES = (
     ("branches", "branch", "Kept by one branch alone", "Garbage without the branch."),
     ("ages", "age", "In no head, by age of the newest commit with it", ""),
-    ("prefixes", "prefix", "Live objects by prefix", ""),
 )
 
 
@@ -86,38 +82,14 @@ def _of_earlier(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def read_forecast(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the expected work of a run, or None."""
-    return _read(folder, FORECAST)
-
-
-def sections(
-    folder: RunFolder,
-    results: RunResults,
-    forecast: Mapping[str, Any] | None,
-    analysis: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+def sections(folder: RunFolder, analysis: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Return the sections of a run's report. `analysis`: from `write_analysis`; None reads it."""
-    found = analysis or _read(folder, ANALYSIS)
-    made = [] if found is None else list(_sections(found))
-    if forecast is not None:
-        made.append(
-            {
-                "title": "Expected and actual work",
-                "about": forecast["about"],
-                "columns": ["", "Expected", "Actual"],
-                "rows": compare_rows(forecast, results.summaries),
-            }
-        )
-    return made
-
-
-def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = folder.read_json(name)
-    except (NotFoundError, FormatError):
-        return None
-    return found
+    if analysis is None:
+        try:
+            analysis = folder.read_json(ANALYSIS)
+        except (NotFoundError, FormatError):
+            return []
+    return list(_sections(analysis))
 
 
 def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -137,10 +109,7 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
     for name, column, title, about in _TABLES:
         if cost[name]:
-            rows = [
-                [row[column] or "(root)", f"{row['objects']:,}", size_text(row["size_bytes"])]
-                for row in cost[name]
-            ]
+            rows = [[row[column], f"{row['objects']:,}", size_text(row["size_bytes"])] for row in cost[name]]
             yield {
                 "title": title,
                 "about": about,

@@ -117,13 +117,13 @@ def find_superseded(run: Run) -> Superseded:
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
         side = ask(side_places, run, reader)
-        summary = run.folder.read_summary(ListCommittedOutput.STEP)
+        committed = ListCommittedOutput.find(run.folder)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
-    if summary is not None:
-        kept |= {f"{OWN}/{part.name}" for part in ListCommittedOutput.of(summary).counted.parts}
+    if committed is not None:
+        kept |= {f"{OWN}/{part.name}" for part in committed.counted.parts}
     # The mark of an unusable version is removed with the version.
     kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
     for place in (VERSIONS, DISTRUSTED, COUNTED):

@@ -26,15 +26,15 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput
-from dredge.gc.save_report.analysis import read_forecast, sections
+from dredge.gc.save_report.analysis import sections
 from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import (
     ENDED,
     OUTCOMES,
+    STEPS,
     approval,
     facts,
     headline,
@@ -42,6 +42,7 @@ from dredge.gc.save_report.results import (
     own_files_warnings,
     report_rows,
     what_to_do,
+    work_of,
 )
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -146,7 +147,6 @@ def build_report(
     lists the fields of the page."""
     with at_once() as ask:
         cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
-        forecast_read = ask(read_forecast, folder)
         results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
     cleaned = cleaned_read.result()
     committed, guards = results.of(ListCommittedOutput), results.of(CheckLimitsOutput)
@@ -179,7 +179,7 @@ def build_report(
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
         "requests": work_of(results.summaries),
-        "sections": sections(folder, results, forecast_read.result(), analysis),
+        "sections": sections(folder, analysis),
     }
 
 
@@ -255,11 +255,11 @@ def _text_line(address: str) -> str:
 
 
 def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
-    listing = folder.read_summary(SliceListingOutput.STEP)
+    listing = SliceListingOutput.find(folder)
     value: dict[str, Any] = {
         "run_id": plan.run_id,
         "success": report["outcome"] in ENDED,
-        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
+        "first_slice": listing.first_slice if listing is not None else "",
         "start_time": _instant(plan.created_at),
         "cutoff_time": _instant(plan.cutoff),
         "num_deleted_objects": report["counts"].get("deleted_objects", 0),

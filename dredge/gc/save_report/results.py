@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dredge.approve.question import approval_text
@@ -13,9 +15,11 @@ from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.gc.verify import VerifyOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
@@ -28,6 +32,20 @@ from dredge.undo.ways import WORDS as UNDO_WORDS
 
 ENDED = ("success", "dry_run")
 """Outcomes of a complete run."""
+
+
+STEPS = (
+    SliceListingOutput,
+    MarkUncommittedOutput,
+    ListCommittedOutput,
+    SubtractOutput,
+    CheckLimitsOutput,
+    BulkDeleteOutput,
+    VerifyOutput,
+)
+"""The steps of every run, in their order; a run that deletes also advances the state."""
+# Objects in a page of a listing and in a request to delete.
+_PAGE = 1000
 
 
 def report_rows(results: RunResults) -> Iterator[ReportRow]:
@@ -58,12 +76,6 @@ def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
     counts = candidates.counts
     why = f"in a branch's staging or an active commit{without}"
     yield ReportRow("live", "kept", why, counts["live_objects"], counts["live_bytes"])
-    committed = results.of(ListCommittedOutput)
-    # Live objects kept by settings beyond lakeFS's own rules.
-    for found in committed.kept if committed is not None else ():
-        if found["objects"]:
-            why = f"of these, as {found['why']}; {found['only_objects']:,} only for this reason"
-            yield ReportRow(found["name"], "kept", why, found["objects"], found["bytes"])
 
 
 def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:
@@ -230,6 +242,10 @@ def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
                 " unreferenced"
             )
         yield ["Expired commits", text]
+    for kept in committed.kept:
+        if kept["ranges"]:
+            text = f"{kept['commits']:,} commits, {kept['ranges']:,} ranges of them alone: {kept['why']}"
+            yield [f"Kept by {kept['name']}", text]
 
 
 def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
@@ -262,3 +278,27 @@ def _drift(drift: dict[str, Any]) -> str:
         f" {drift['since']}: {drift['late_objects']:,} were uploaded after the margin of slices,"
         f" {drift['unexplained_objects']:,} for an unknown reason"
     )
+
+
+def work_of(summaries: Iterable[StepSummary]) -> dict[str, int]:
+    """The requests of steps to store and server, from their figures."""
+    counts: dict[str, Mapping[str, int]] = defaultdict(dict, {item.step: item.counts for item in summaries})
+    listing, staged, committed = (
+        counts[output.STEP] for output in (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
+    )
+    guards, swept = counts[CheckLimitsOutput.STEP], counts[BulkDeleteOutput.STEP]
+    listed = listing.get("old_objects", 0) + listing.get("young_objects", 0)
+    listed -= listed if "inventory_files" in listing else 0
+    slices = sum(
+        (1 if name == "slices" else -1) * listing.get(name, 0)
+        for name in ("slices", "young_slices", "covered_slices", "other_slices")
+    )
+    read_before = committed.get("index_parts_read", 0) > 0
+    deleted = swept.get("deleted_objects", 0) + swept.get("failed_objects", 0)
+    return {
+        "list_requests": slices + math.ceil(listed / _PAGE),
+        "metadata_reads": committed.get("metaranges", 0) + committed.get("ranges_decoded", 0),
+        "index_bytes": 8 * committed.get("range_rows", 0) if read_before else 0,
+        "lakefs_requests": staged.get("pages", 0) + guards.get("questions", 0),
+        "delete_requests": math.ceil(deleted / _PAGE),
+    }

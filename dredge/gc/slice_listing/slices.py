@@ -21,7 +21,7 @@ import pyarrow as pa
 from dredge.errors import FormatError
 from dredge.gc.namespaces import DATA, METADATA, left_prefixes
 from dredge.gc.run import Plan
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedParts, StepOutput
 from dredge.xid import descending_time
 
 # Keys are cut at these characters. A cut is exact for all other characters, too.
@@ -48,30 +48,18 @@ class SliceListingOutput(StepOutput):
 
     STEP = "slice_listing"
 
-    @property
-    def listed(self) -> list[PartInfo]:
-        """Rows (`LISTED`) of objects older than the cutoff."""
-        return self.parts(f"{OLD}-")
-
-    @property
-    def young(self) -> list[PartInfo]:
-        """Rows (`LISTED`) of younger objects, in slices that no later run lists again."""
-        return self.parts(f"{YOUNG}-")
+    # Rows (`LISTED`) of objects older than the cutoff, and of younger ones in slices that no later run lists again.
+    listed = NamedParts(f"{OLD}-")
+    young = NamedParts(f"{YOUNG}-")
+    # Name of the newest slice; "" without slices.
+    first_slice: Detail[str] = Detail("first_slice")
+    # Folders below `data/` with files of another repository, existing or deleted.
+    foreign_folders: Detail[list[str]] = Detail("foreign_folders")
 
     @property
     def from_inventory(self) -> bool:
         """Whether the rows are from an inventory, not from a listing of the store."""
         return "inventory" in self.summary.details
-
-    @property
-    def first_slice(self) -> str:
-        """Name of the newest slice; "" without slices."""
-        return str(self.detail("first_slice"))
-
-    @property
-    def foreign_folders(self) -> list[str]:
-        """Folders below `data/` with files of another repository, existing or deleted."""
-        return list(self.detail("foreign_folders"))
 
     @property
     def foreign_prefixes(self) -> set[str]:

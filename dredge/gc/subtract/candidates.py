@@ -21,7 +21,7 @@ from dredge.gc.subtract.holds import Evidence, Uploads, going_on, holds_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 
@@ -52,15 +52,16 @@ class SubtractOutput(StepOutput):
     STEP = "subtract"
     INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
 
-    @property
-    def candidates(self) -> list[PartInfo]:
-        """Rows of `CANDIDATES`."""
-        return self.parts("part-")
-
-    @property
-    def hashes(self) -> list[PartInfo]:
-        """Sorted hashes of the candidates without a hold, a file for each of `candidates`."""
-        return self.parts("hashes-")
+    # Rows of `CANDIDATES`.
+    candidates = NamedParts("part-")
+    # Sorted hashes of the candidates without a hold, a file for each of `candidates`.
+    hashes = NamedParts("hashes-")
+    # Rows of unreferenced objects younger than the cutoff.
+    young = NamedParts("young-")
+    # Objects, bytes and examples by reason.
+    reasons: Detail[dict[str, dict[str, Any]]] = Detail("reasons")
+    # Prefixes of addresses kept because of another repository, possibly a deleted one.
+    nested: Detail[list[str]] = Detail("nested", default=[])
 
     @property
     def with_holds(self) -> list[PartInfo]:
@@ -68,26 +69,9 @@ class SubtractOutput(StepOutput):
         free = {_stem(part): part.rows for part in self.hashes}
         return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
 
-    @property
-    def young(self) -> list[PartInfo]:
-        """Rows of unreferenced objects younger than the cutoff."""
-        return self.parts("young-")
-
     def known_list(self, folder: RunFolder) -> Known:
         """The pending list before this run."""
         return known_list(folder, self.part(NAME))
-
-    @property
-    def reasons(self) -> dict[str, dict[str, Any]]:
-        """Objects, bytes and examples by reason."""
-        found: dict[str, dict[str, Any]] = self.detail("reasons")
-        return found
-
-    @property
-    def nested(self) -> list[str]:
-        """Prefixes of addresses kept because of another repository, possibly a deleted one."""
-        found: list[str] = self.summary.details.get("nested", [])
-        return found
 
 
 def _stem(part: PartInfo) -> str:
@@ -189,20 +173,21 @@ def write_candidates(
         written += Candidates(
             parts=[part, hashes],
             by_reason=_by_reason(rows, free),
-            by_hold=_sums(rows.filter(pc.is_valid(rows["hold"])), "hold"),
+            by_hold=sums_by("hold", rows.filter(pc.is_valid(rows["hold"]))),
         )
     return written
 
 
 def _by_reason(rows: pa.Table, free: pa.Table) -> dict[str, Figures]:
     found = {}
-    for reason, sums in _sums(rows, "reason").items():
+    for reason, sums in sums_by("reason", rows).items():
         examples = free["address"].filter(pc.equal(free["reason"], reason))[:EXAMPLES_MAX].to_pylist()
         found[reason] = replace(sums, examples=tuple(examples))
     return found
 
 
-def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
+def sums_by(column: str, rows: pa.Table) -> dict[str, Figures]:
+    """Count objects and bytes by a column."""
     groups = rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
     return {
         group[column]: Figures(objects=group["size_count"], size_bytes=group["size_sum"]) for group in groups

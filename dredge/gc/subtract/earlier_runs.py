@@ -22,7 +22,7 @@ from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.ranges import decode_keys
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.namespaces import DATA, METADATA
+from dredge.gc.namespaces import DATA, METADATA, Keys
 from dredge.gc.pending.known import Gone, Known
 from dredge.gc.referring import Referred
 from dredge.gc.run import Run
@@ -163,7 +163,7 @@ def _search(
 
 @partition_function
 def search_sources(run: WorkerRun, config: SearchConfig, sources: list[PartInfo | str]) -> SearchResult:
-    """Write the addresses of some sources outside the live set."""
+    """Read the addresses in some sources, and write those that are not live."""
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
     unread: list[str] = []
@@ -189,7 +189,7 @@ def search_sources(run: WorkerRun, config: SearchConfig, sources: list[PartInfo 
         if isinstance(item, str):
             key = METADATA + item
             try:
-                write(decode_keys(reader.get(key), key, run.stores.store_uri))
+                write(decode_keys(reader.get(key), key, Keys(namespace=run.stores.store_uri)))
             except DredgeError as error:
                 unread.append(
                     f"range {item} cannot be read ({error}). The next clean run finds the objects of this range"
@@ -274,8 +274,8 @@ def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Ha
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
     # When other repositories stop referring to objects, a clean run follows.
-    summary = base.folder.read_summary(ListCommittedOutput.STEP)
-    for item in [] if summary is None else ListCommittedOutput.of(summary).referring:
+    committed = ListCommittedOutput.find(base.folder)
+    for item in [] if committed is None else committed.referring:
         for part in from_json(Referred, item).live.shards.values():
             yield read_hashes(base.folder, part)
     table = run.folder.read_part(record.input(ListCommittedOutput).ranges, ["range_id"])
@@ -284,6 +284,6 @@ def _seen(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Ha
     for range_id in {*base.ranges(), *by_path} - now:
         key = METADATA + range_id
         try:
-            yield np.unique(hash64(decode_keys(run.reader.get(key), key, run.plan.namespace)))
+            yield np.unique(hash64(decode_keys(run.reader.get(key), key, run.keys)))
         except DredgeError as error:
             log.info("range %s is no longer active and cannot be read: %s", range_id, error)

@@ -120,9 +120,9 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
     }
     # An optimized run lists few slices, so the prefixes of earlier runs count until a clean run.
     base = base_of(run)
-    summary = None if base is None else base.summary(SubtractOutput.STEP)
-    if summary is not None:
-        found.update(SubtractOutput.of(summary).nested)
+    before = None if base is None else SubtractOutput.find(base.folder)
+    if before is not None:
+        found.update(before.nested)
     record.details["nested"] = sorted(found)
     return tuple(sorted(found))
 

@@ -102,9 +102,9 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, numbers: list[int]) -> 
         shards.of(folder.read_part(part, ["address", "hash"]))["hash"].to_numpy() for part in config.listed
     ]
     addresses = _once(folder, config.found, shards, unite(listed))
-    answers = ask(reader, addresses, settings.tuning.threads)
+    answers = list(ask_store(reader, by_folder(addresses), settings.tuning.threads).values())
     there = [info for info in answers if isinstance(info, ObjectInfo)]
-    refused = [info for info in answers if isinstance(info, _Refused)]
+    refused = [info for info in answers if isinstance(info, Refused)]
     old = [info for info in there if info.last_modified < config.cutoff]
     young = [info for info in there if info.last_modified >= config.cutoff]
     rows_max, name = settings.tuning.candidate_rows, f"earlier-{run.task}"
@@ -161,28 +161,33 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class Refused:
+    """An object that the store refuses to describe."""
+
     key: str
     message: str
 
 
 # None: there is no such object.
-type Answer = ObjectInfo | _Refused | None
+type Answer = ObjectInfo | Refused | None
 
 
-def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[Answer]:
-    """Look up distinct objects (in byte order) in the store; return an answer for each, in any order."""
-    if not reader.is_remote:
-        return list(ordered_map(partial(_stat, reader), addresses, threads))
-    close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]
-    answers = _listed(partial(_list, reader), close, threads)
-    rest = [address for address in addresses if address not in answers]
-    single = ordered_map(partial(_stat, reader), rest, threads * LOOKUPS_A_THREAD)
-    answers.update(zip(rest, single, strict=True))
-    refused = _by_folder([address for address in rest if isinstance(answers[address], _Refused)])
-    many = [names for names in refused if len(names) >= _REFUSED_MIN]
+def ask_store(
+    reader: ObjectReader, groups: Sequence[Sequence[str]], threads: int, refused_min: int = _REFUSED_MIN
+) -> dict[str, Answer]:
+    """Look up distinct objects in the store, in groups of neighbours in a folder, each in byte order; return an answer
+    for each. If the store refuses to describe `refused_min` objects of a folder, the folder is listed."""
+    answers: dict[str, Answer] = {}
+    if reader.is_remote:
+        close = [names for names in groups if len(names) >= LOOKS_PER_PAGE]
+        answers = _listed(partial(_list, reader), close, threads)
+    rest = [name for names in groups for name in names if name not in answers]
+    at_once = threads * LOOKUPS_A_THREAD if reader.is_remote else threads
+    answers.update(zip(rest, ordered_map(partial(_stat, reader), rest, at_once), strict=True))
+    refused = by_folder([address for address in rest if isinstance(answers[address], Refused)])
+    many = [names for names in refused if len(names) >= refused_min]
     answers.update(_listed(partial(_list_anyway, reader), many, threads))
-    return list(answers.values())
+    return answers
 
 
 def _listed(
@@ -196,7 +201,8 @@ def _listed(
     return answers
 
 
-def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
+def by_folder(addresses: Iterable[str]) -> list[list[str]]:
+    """Group objects by their folder."""
     folders: dict[str, list[str]] = {}
     for address in addresses:
         folders.setdefault(address.rpartition("/")[0], []).append(address)
@@ -233,14 +239,14 @@ def _info(row: dict[str, Any]) -> ObjectInfo:
     return ObjectInfo(row["key"], row["size"], modified, row["etag"], row.get(STORAGE_CLASS))
 
 
-def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
+def _stat(reader: ObjectReader, address: str) -> Answer:
     try:
         info = reader.stat(address)
     except NotFoundError:
         return None
     except (ConfigError, UnavailableError) as error:
         # Access to this object is denied, or it is encrypted with a key that only its owner has.
-        return _Refused(address, str(error))
+        return Refused(address, str(error))
     _checked(address, info.last_modified)
     return info
 

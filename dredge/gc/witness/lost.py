@@ -26,9 +26,9 @@ from dredge.gc.witness.mark import find_unknown, knows_commit
 from dredge.gc.witness.people import demand_owner, hold_lease
 from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
 from dredge.gc.witness.unnamed import Files, list_tables, sort_out
-from dredge.lakefs import Commit, CommitText, LakeFS, Repository
+from dredge.lakefs import Commit, CommitText, LakeFSClient, Repository
 from dredge.lakefs.files.ranges import read_metarange
-from dredge.lakefs.writing import LakeFSMaker
+from dredge.lakefs.writing import LakeFSWriter
 from dredge.runs.consents import Consent, record_consent
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, store_clock
 
@@ -72,7 +72,7 @@ class LostCommits:
 
     @classmethod
     def find(
-        cls, client: LakeFS, name: str, keep_unnamed_days: float, access: KVAccess | None = None
+        cls, client: LakeFSClient, name: str, keep_unnamed_days: float, access: KVAccess | None = None
     ) -> LostCommits:
         """Find the lost commits; without the key-value store all but those reachable from refs are unknown."""
         repository = client.repository(name)
@@ -94,7 +94,7 @@ class LostCommits:
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))
         return cls(repository, found, past)
 
-    def restore(self, client: LakeFSMaker, names: Collection[str]) -> Iterator[Restored]:
+    def restore(self, client: LakeFSWriter, names: Collection[str]) -> Iterator[Restored]:
         """Restore lost commits in lakeFS, each as the head of a new branch.
 
         Raises:
@@ -119,7 +119,7 @@ class LostCommits:
         for name in dict.fromkeys(names):
             yield self._restore(client, by_name[name], state)
 
-    def _restore(self, client: LakeFSMaker, lost: LostCommit, state: ObjectWriter) -> Restored:
+    def _restore(self, client: LakeFSWriter, lost: LostCommit, state: ObjectWriter) -> Restored:
         repository, branch = self.repository.name, f"{BRANCH}{lost.name[:12]}"
         if lost.commit is not None and self._make_records(client, lost.commit):
             _branch_at(client, repository, branch, lost.name)
@@ -130,7 +130,7 @@ class LostCommits:
             record_consent(state, RESTORE_LOST, repository, why, {"commits": {lost.name: commit_id}})
         return Restored(lost.name, METARANGE, commit_id, branch)
 
-    def _make_records(self, client: LakeFSMaker, commit: Commit) -> bool:
+    def _make_records(self, client: LakeFSWriter, commit: Commit) -> bool:
         """Make the records of a commit and its lost ancestors; False if the fields of a record are unknown."""
         rows = {row["commit_id"]: row for row in self.past.commits.to_pylist()}
         missing: list[Commit] = []
@@ -153,7 +153,7 @@ class LostCommits:
 
 
 def forget_lost(
-    client: LakeFS, name: str, why: str, keep_unnamed_days: float, access: KVAccess | None = None
+    client: LakeFSClient, name: str, why: str, keep_unnamed_days: float, access: KVAccess | None = None
 ) -> tuple[Consent, list[LostCommit]]:
     """Give up the lost commits: their objects become garbage, and later marks ignore the commits. Returns the
     statement and the commits; no commits if the record of the last mark is damaged, and given up as well."""
@@ -215,7 +215,7 @@ def _commit(row: Mapping[str, Any]) -> Commit | None:
     return replace(commit, text=text)
 
 
-def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str) -> None:
+def _branch_at(client: LakeFSWriter, repository: str, branch: str, commit_id: str) -> None:
     """Create a branch at a commit; a branch of an earlier try must be at the same commit."""
     try:
         head = client.create_branch(repository, branch, commit_id).commit_id
@@ -228,7 +228,7 @@ def _branch_at(client: LakeFSMaker, repository: str, branch: str, commit_id: str
         )
 
 
-def _commit_content(client: LakeFSMaker, repository: Repository, branch: str, lost: LostCommit) -> str:
+def _commit_content(client: LakeFSWriter, repository: Repository, branch: str, lost: LostCommit) -> str:
     name = repository.name
     try:
         head = client.create_branch(name, branch, repository.default_branch).commit_id

@@ -37,7 +37,7 @@ from dredge.gc.witness.unnamed import (
     find_unnamed,
     list_tables,
 )
-from dredge.lakefs import LakeFS, Repository
+from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
@@ -165,12 +165,12 @@ def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> N
 
 
 def find_unknown(
-    client: LakeFS, repository: str, past: Past, shown: Collection[str], files: Files
+    client: LakeFSClient, repository: str, past: Past, shown: Collection[str], files: Files
 ) -> list[str]:
     """Find the ids, in order, of the commits of the last complete mark that the server does not know.
 
     It is asked for those outside `shown`, a request each: for active ones and the newest inactive ones, which any
-    older database lacks too, and if it does not know one of these, for all. `LakeFS.commit` repeats a 404 with a
+    older database lacks too, and if it does not know one of these, for all. `LakeFSClient.commit` repeats a 404 with a
     shorter prefix of the id (L42). A commit restored under another id (`dredge gc lost --apply`) is known while that
     commit is.
     """
@@ -204,7 +204,7 @@ def _written(files: Files, metarange_id: str) -> float:
     return 0.0 if found is None else found.last_modified.timestamp()
 
 
-def knows_commit(client: LakeFS, repository: str, commit_id: str) -> bool:
+def knows_commit(client: LakeFSClient, repository: str, commit_id: str) -> bool:
     """Whether the server knows a commit."""
     try:
         client.commit(repository, commit_id)

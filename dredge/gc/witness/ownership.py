@@ -21,7 +21,7 @@ from datetime import datetime
 
 from dredge.errors import ConflictError, FormatError, UnavailableError
 from dredge.gc.run import Run
-from dredge.lakefs import Environment, LakeFS, Repository
+from dredge.lakefs import Environment, LakeFSClient, Repository
 from dredge.runs.conditional import read_tagged, replace_tagged, replaced_tag
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
@@ -74,7 +74,7 @@ class Site:
     """A namespace and the lakeFS server of a run."""
 
     state: ObjectWriter  # the folder of lease and index
-    client: LakeFS
+    client: LakeFSClient
     repository: str
     run_id: str
     clock: Callable[[], datetime] | None = None  # the store's; None asks the store each time

@@ -25,7 +25,7 @@ from dredge.gc.witness.ownership import (
     replace_owner,
     write_id,
 )
-from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs import LakeFSClient
 from dredge.runs.consents import Consent, check_reason, record_consent
 from dredge.runs.payload import to_json
 
@@ -33,7 +33,9 @@ type Statement = dict[str, Any]
 """The JSON of a statement: `repository`, `owner`, `before`, `has_id`, `statement`, and `block` if one was lifted."""
 
 
-def take_over(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+def take_over(
+    repository: str, why: str, who: str | None = None, client: LakeFSClient | None = None
+) -> Statement:
     """Make the server of the lakeFS connection the owner of a repository's namespace."""
     with hold_lease(repository, why, OWN, client) as site:
         environment, before = site.client.environment(), read_owner(site.state)
@@ -44,7 +46,9 @@ def take_over(repository: str, why: str, who: str | None = None, client: LakeFS 
         return _result(site, consent, before, has_id=write_id(site))
 
 
-def add_alias(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+def add_alias(
+    repository: str, why: str, who: str | None = None, client: LakeFSClient | None = None
+) -> Statement:
     """Record the URL of the lakeFS connection as another URL of the owner. Raises ConfigError: there is no owner yet;
     RefusedError: the server lacks the id of the last mark, or is another installation."""
     with hold_lease(repository, why, ALIAS, client) as site:
@@ -72,7 +76,7 @@ def add_alias(repository: str, why: str, who: str | None = None, client: LakeFS 
 
 
 def consent_without_id(
-    repository: str, why: str, who: str | None = None, client: LakeFS | None = None
+    repository: str, why: str, who: str | None = None, client: LakeFSClient | None = None
 ) -> Statement:
     """Consent to deletions through the owner's server without the id of the last mark."""
     with hold_lease(repository, why, WITHOUT_ID, client) as site:
@@ -82,7 +86,9 @@ def consent_without_id(
         return _result(site, consent, before, has_id=False)
 
 
-def lift_block(repository: str, why: str, who: str | None = None, client: LakeFS | None = None) -> Statement:
+def lift_block(
+    repository: str, why: str, who: str | None = None, client: LakeFSClient | None = None
+) -> Statement:
     """Lift the block of a namespace and write a new id to the owner's server. Raises ConfigError: there is no block."""
     with hold_lease(repository, why, LIFT_BLOCK, client) as site:
         before = demand_owner(site)
@@ -97,7 +103,7 @@ def lift_block(repository: str, why: str, who: str | None = None, client: LakeFS
 
 
 @contextmanager
-def hold_lease(repository: str, why: str, what: str, client: LakeFS | None) -> Iterator[Site]:
+def hold_lease(repository: str, why: str, what: str, client: LakeFSClient | None) -> Iterator[Site]:
     """Hold the lease of a repository during a person's statement; the holder has the name of the command."""
     check_reason(why)
     server = client or LakeFSClient.from_env()

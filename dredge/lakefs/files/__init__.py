@@ -2,10 +2,10 @@
 
     addresses                    possible keys of an entry's address
     entries, ident               an object at a path; identity and data of a record; ids
-    sstable                      tables: the strict reader, the reader of columns, the writer
+    sstable                      tables: the strict reader, the reader of columns
     ranges                       tables of entries, and the table of a commit's ranges
     records, messages            rows of the key-value store, and the protobuf messages of rows and entries
     gc_files                     files of garbage collection: the rules, and lists of a server
 
-The embedded lakeFS writes with the same modules; no module here depends on a server.
+The embedded lakeFS reads with the same modules, and its own write the tables; no module here depends on a server.
 """

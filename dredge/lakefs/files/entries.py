@@ -1,91 +1,11 @@
-"""Entries: objects at paths of commits and staging areas."""
+"""The values of records in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import cast
+from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files import messages
-from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.ident import Ident
 from dredge.lakefs.files.sstable.layout import get_uvarint, put_uvarint
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An object under a path.
-
-    Attributes:
-        address: where the bytes are; `address_type` says how to read it.
-        address_type: relative to the storage namespace, full, or unknown (old entries).
-        etag: checksum without quotes; the hex MD5 of the content for plain uploads.
-        last_modified: aware UTC; may be supplied by the uploader, so it does not prove an age.
-        nanoseconds: the part of `last_modified` below a microsecond, 0 to 999.
-    """
-
-    address: str
-    address_type: AddressType = AddressType.RELATIVE
-    size: int = 0
-    etag: str = ""
-    last_modified: datetime = _EPOCH
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    content_type: str = ""
-    nanoseconds: int = 0
-
-    def encode(self) -> bytes:
-        """Encode the message, with metadata in key order, so equal entries have equal bytes."""
-        stamp = messages.to_timestamp(self.last_modified)
-        stamp.nanos += self.nanoseconds
-        return messages.encode(
-            messages.Entry(
-                address=self.address,
-                last_modified=stamp,
-                size=self.size,
-                e_tag=self.etag,
-                metadata=self.metadata,
-                address_type=cast("messages.AddressType", int(self.address_type)),
-                content_type=self.content_type,
-            )
-        )
-
-    @classmethod
-    def decode(cls, data: bytes, name: str) -> Entry:
-        """Read the message."""
-        message = messages.decode(messages.Entry, data, name)
-        try:
-            address_type = AddressType(message.address_type)
-        except ValueError as error:
-            raise FormatError(f"{name}: address type {message.address_type} is unknown") from error
-        return cls(
-            address=message.address,
-            address_type=address_type,
-            size=message.size,
-            etag=message.e_tag,
-            last_modified=messages.from_timestamp(message.last_modified),
-            metadata=dict(message.metadata),
-            content_type=message.content_type,
-            nanoseconds=message.last_modified.nanos % 1000,
-        )
-
-    def identity(self) -> bytes:
-        """SHA-256 of the content, 32 bytes, without address and time.
-
-        Source: lakeFS pkg/catalog/entry.go
-        """
-        parts = Ident().int64(self.size).string(self.etag).string_map(self.metadata)
-        if self.content_type:
-            parts.string(self.content_type)
-        return parts.digest()
-
-    def value(self) -> Value:
-        """The value of this entry's record in a range or a staging area."""
-        return Value(self.identity(), self.encode())
-
 
 PART_SIZE_MAX = 640 << 16
 

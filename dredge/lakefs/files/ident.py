@@ -8,8 +8,7 @@
     map       04  int64(number)  key and value of each as strings, keys in byte order
     embedded  05  the SHA-256 of the embedded value, as bytes
 
-An `Ident` hashes parts in order. Strings may be given as raw bytes, since a server hashes whatever bytes its
-strings hold.
+Strings may be given as raw bytes, since a server hashes whatever bytes its strings hold.
 
 Source: lakeFS pkg/ident/ident.go
 """
@@ -18,58 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from collections.abc import Iterable, Mapping
 
 _INT = struct.Struct(">BBq")
 _EMPTY_MAP = b"\x04" + _INT.pack(2, 8, 0)
-
-
-class Ident:
-    """A SHA-256 under construction; each method adds a part and returns the builder."""
-
-    __slots__ = ("_hash",)
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def raw(self, value: bytes) -> Self:
-        """Add bytes."""
-        self._hash.update(b"\x00" + _int64(len(value)) + value)
-        return self
-
-    def string(self, value: str | bytes) -> Self:
-        """Add a string."""
-        self._hash.update(_string(value))
-        return self
-
-    def int64(self, value: int) -> Self:
-        """Add a signed 64-bit integer."""
-        self._hash.update(_int64(value))
-        return self
-
-    def strings(self, values: Sequence[str]) -> Self:
-        """Add a list of strings; their order matters."""
-        self._hash.update(b"\x03" + _int64(len(values)) + b"".join(map(_string, values)))
-        return self
-
-    def string_map(self, values: Mapping[str, str] | Mapping[str, bytes]) -> Self:
-        """Add a map; the order of its items does not matter."""
-        self._hash.update(string_map(values))
-        return self
-
-    def embedded(self, other: Ident) -> Self:
-        """Add the hash of a separately hashed value."""
-        self._hash.update(b"\x05")
-        return self.raw(other.digest())
-
-    def digest(self) -> bytes:
-        """The SHA-256 of the parts so far, 32 bytes."""
-        return self._hash.digest()
-
-    def hexdigest(self) -> str:
-        """The SHA-256 of the parts so far, 64 lowercase hex digits."""
-        return self._hash.hexdigest()
 
 
 def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
@@ -77,16 +28,22 @@ def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
     if not values:
         return _EMPTY_MAP
     items = sorted((key.encode(), value) for key, value in values.items())
-    return b"\x04" + _int64(len(items)) + b"".join(_string(key) + _string(value) for key, value in items)
+    return (
+        b"\x04"
+        + int64_bytes(len(items))
+        + b"".join(string_bytes(key) + string_bytes(value) for key, value in items)
+    )
 
 
-def _int64(value: int) -> bytes:
+def int64_bytes(value: int) -> bytes:
+    """The bytes of a number in a hash."""
     return _INT.pack(2, 8, value)
 
 
-def _string(value: str | bytes) -> bytes:
+def string_bytes(value: str | bytes) -> bytes:
+    """The bytes of a string in a hash."""
     raw = value.encode() if isinstance(value, str) else value
-    return b"\x01" + _int64(len(raw)) + raw
+    return b"\x01" + int64_bytes(len(raw)) + raw
 
 
 class TableHash:

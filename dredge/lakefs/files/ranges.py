@@ -1,4 +1,4 @@
-"""A range's record in a metarange, and the rule that splits ranges."""
+"""The ranges of a metarange."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.sstable import METARANGES, WrittenTable, read_table, write_table
-
-_FNV_START = 0xCBF29CE484222325
-_FNV_PRIME = 0x100000001B3
-
-_64_BITS = (1 << 64) - 1
+from dredge.lakefs.files.sstable import METARANGES, read_table
 
 _HEX = frozenset("0123456789abcdef")
 
@@ -42,11 +37,6 @@ class RangeInfo:
         return Value(self.id.encode(), messages.encode(data))
 
     @classmethod
-    def of(cls, table: WrittenTable) -> RangeInfo:
-        """Describe a range just written."""
-        return cls(table.id, table.min_key, table.max_key, table.estimated_size, table.count)
-
-    @classmethod
     def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
         """Read a record of a metarange."""
         value = Value.decode(raw, name)
@@ -61,44 +51,9 @@ class RangeInfo:
         return cls(range_id, data.min_key, data.max_key, data.estimated_size, data.count)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRule:
-    """When a range is closed after a key.
-
-    Attributes:
-        min_size: estimated bytes below which a range is never closed.
-        max_size: estimated bytes from which on it is always closed.
-        raggedness: between the two, a key in this many closes the range. The key's hash decides, so equal
-            keys make equal ranges independent of earlier writes.
-
-    Source: lakeFS configuration committed.permanent.*
-    """
-
-    min_size: int = 0
-    max_size: int = 20 << 20
-    raggedness: int = 50_000
-
-    def closes_after(self, key: bytes, estimated_size: int) -> bool:
-        """Whether a range of this size ends with this key."""
-        if estimated_size < self.min_size:
-            return False
-        return estimated_size >= self.max_size or fnv1a_64(key) % self.raggedness == 0
-
-
-SERVER_RULE = SplitRule()
-
-
 def is_table_id(text: str) -> bool:
     """Whether a string has the form of an id of a range or metarange."""
     return len(text) == 64 and _HEX.issuperset(text)
-
-
-def fnv1a_64(key: bytes) -> int:
-    """The 64-bit FNV-1a hash."""
-    state = _FNV_START
-    for byte in key:
-        state = ((state ^ byte) * _FNV_PRIME) & _64_BITS
-    return state
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +91,3 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
     if len({item.id for item in ranges}) != len(ranges):
         raise FormatError(f"{name}: one range is named twice")
     return MetaRange(expected_id or table.id, ranges)
-
-
-def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
-    """Write a metarange file. `ranges`: sorted by key, disjoint. Raises ValueError if not sorted."""
-    return write_table(((item.max_key, item.value().encode()) for item in ranges), METARANGES)

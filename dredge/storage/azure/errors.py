@@ -90,7 +90,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise Dredge's errors for those of the libraries; unchained, as theirs contain signed URLs."""
+    """Replace errors of Azure's libraries by Dredge's, without the original as cause: it may contain signed URLs."""
     from azure.core.exceptions import AzureError
 
     try:

@@ -70,7 +70,9 @@ class S3Copier:
         self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
     ) -> ObjectInfo:
         if not is_s3_key(key):
-            raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
+            raise NotFoundError(
+                f"{key!r} cannot be the name of an object below {self._source.uri}; nothing was copied"
+            )
         source = self._head(self._source, key)
         check_source(key, source["ContentLength"], source["ETag"].strip('"'), size, etag)
         if if_absent and self._is_there(key):

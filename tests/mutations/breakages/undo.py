@@ -44,7 +44,7 @@ UNDO = (
     Breakage("pins that hold go with old files", "dredge.undo.old_folders", "ended_pins",
              Put("If", "pin", True), ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",)),
     Breakage("the counts of a run go before its state names them", "dredge.gc.save_report.clean_up",
-             "find_superseded", Put("If", "summary", False),
+             "find_superseded", Put("If", "committed", False),
              ("test_the_state_of_a_run_keeps_its_counts_though_its_report_comes_a_week_after_its_mark",)),
     Breakage("a restore puts a damaged copy under the key", "dredge.undo.putting_back",
              "PuttingBack._copied_back", Drop("keyword", "size"),

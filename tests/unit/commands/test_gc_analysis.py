@@ -61,7 +61,7 @@ def test_why_reads_the_staging_token_from_the_key_value_store(
 
 def test_cost_counts_each_kind_with_its_price(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     code, said, _ = gc(capsys, "cost", "lake", "--storage-class", "STANDARD")
-    assert (code, "A MONTH" in said, "logs/" in said) == (0, True, True)
+    assert (code, "A MONTH" in said, "in the head of a branch" in said) == (0, True, True)
     code, said, _ = gc(capsys, "cost", "lake", "--price-per-gb-month", "0.5", "--json")
     found = json.loads(said)
     kinds = {row["kind"]: row["size_bytes"] for row in found["kinds"]}
@@ -77,12 +77,7 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     rules.write_text('{"default_retention_days": 9, "branches": []}')
     words = ("plan", "lake", "--retention-days", "7,30", "--rules", str(rules), "--svg", str(picture))
     code, said, _ = gc(capsys, *words)
-    assert (code, "30 days" in said, "rules of" in said, "The next clean dry run" in said) == (
-        0,
-        True,
-        True,
-        True,
-    )
+    assert (code, "30 days" in said, "rules of" in said) == (0, True, True)
     assert picture.read_text().startswith("<svg")
     code, said, _ = gc(capsys, "plan", "lake", "--json")
     found = json.loads(said)

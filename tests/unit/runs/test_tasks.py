@@ -132,7 +132,7 @@ def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
     with LocalRunner(processes=1) as runner:
         folder = RunFolder(open_writer(stores.run_uri), stores.run_id)
         living = folder.write_table("verify", 0, pa.table({"address": pa.array([], pa.string())}), "living")
-        config = verify_parts._types[0](threads=1, run_length=1, living=living)
+        config = verify_parts._types[0](threads=1, living=living)
         (found,) = verify_parts.spread(runner, "verify", stores, config, [[]])
     assert found == []
 

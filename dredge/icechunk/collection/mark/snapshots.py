@@ -114,7 +114,8 @@ def index_snapshots(
         raise
     if missing := live - rows.keys():
         raise FormatError(
-            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}"
+            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}. Nothing was deleted;"
+            " start another run."
         )
     return [rows[snapshot] for snapshot in sorted(live)], written
 

@@ -49,7 +49,7 @@ def read_strictly(
     records = read_table(data, name, kind=RANGES, expected_count=count).records
     if max_key and (not records or records[-1].key != max_key):
         raise damaged(name, "records", f"the last key is not {max_key!r}")
-    entries = [_entry(record.value, name) for record in records]
+    entries = [decode_entry(Value.decode(record.value, name), name) for record in records]
     addresses = pa.array([entry.address for entry in entries], pa.string())
     arrays = {
         "address": lambda: addresses,
@@ -62,8 +62,9 @@ def read_strictly(
     return pa.RecordBatch.from_arrays([arrays[column]() for column in columns], names=list(columns))
 
 
-def _entry(value: bytes, name: str) -> messages.Entry:
-    entry = messages.decode(messages.Entry, Value.decode(value, name).data, name)
+def decode_entry(value: Value, name: str) -> messages.Entry:
+    """Read an entry; raises FormatError for an unknown type of its address."""
+    entry = messages.decode(messages.Entry, value.data, name)
     if entry.address_type not in AddressType:
         raise FormatError(f"{name}: address type {entry.address_type} is unknown")
     return entry

@@ -117,11 +117,6 @@ def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise ValueError("a number is cut off or too long")
 
 
-def put_handle(handle: Handle) -> bytes:
-    """Encode a handle."""
-    return put_uvarint(handle.offset) + put_uvarint(handle.length)
-
-
 def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
     """Decode a handle; gives also the position after it. Raises ValueError if it is truncated."""
     offset, at = get_uvarint(data, at, end)
@@ -133,17 +128,6 @@ def checksum(body: bytes | memoryview, block_type: int) -> int:
     """The stored checksum of a block: masked CRC-32C of body and type."""
     crc = crc32c.crc32c(bytes((block_type,)), crc32c.crc32c(body))
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-
-
-def put_trailer(body: bytes, block_type: int) -> bytes:
-    """The 5 bytes after a block."""
-    return bytes((block_type,)) + _U32.pack(checksum(body, block_type))
-
-
-def put_footer(footer: Footer) -> bytes:
-    """Encode the footer."""
-    handles = bytes((CHECKSUM_CRC32C,)) + put_handle(footer.metaindex) + put_handle(footer.index)
-    return handles.ljust(FOOTER_SIZE - 12, b"\0") + _U32.pack(VERSION) + MAGIC
 
 
 def get_footer(data: bytes, name: str) -> Footer:
@@ -171,9 +155,6 @@ def get_footer(data: bytes, name: str) -> Footer:
     if any(tail[at : FOOTER_SIZE - 12]):
         raise damaged(name, place, "the padding behind the handles is not zero")
     return Footer(metaindex, index)
-
-
-_U32 = struct.Struct("<I")
 
 
 class BlockEntry(NamedTuple):

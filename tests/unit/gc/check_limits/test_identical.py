@@ -23,7 +23,7 @@ from dredge.gc.steps import (
 )
 from dredge.lakefs import ObjectStats
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
+from lakefs_embedded.committed.entries import Entry
 from tests.support import memory_store as memory
 from tests.support.gc import CatalogClient, World, make_world
 from tests.support.identical import held, shown

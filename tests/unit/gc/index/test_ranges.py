@@ -21,13 +21,16 @@ from dredge.gc.index.ranges import (
     read_leniently,
     unite_ranges,
 )
+from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.ranges import RangeInfo, write_metarange
-from dredge.lakefs.files.sstable import RANGES, WrittenTable, write_table
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.tables import WrittenTable, write_table
+from lakefs_embedded.committed.writing import write_metarange
 from tests.support.gc import World, make_world, stage_entry
 from tests.support.memory_store import forget_memory_store, memory_store
 
@@ -149,9 +152,9 @@ def written(*entries: Entry) -> WrittenTable:
 @pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
 def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised: RangeFacts) -> None:
     files = [("_lakefs/x", written(RELATIVE, INSIDE).data)]
-    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, NAMESPACE))) == 1
+    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, Keys(namespace=NAMESPACE)))) == 1
     with pytest.raises(FormatError):
-        list(decode(files, {"x": promised}, NAMESPACE))
+        list(decode(files, {"x": promised}, Keys(namespace=NAMESPACE)))
 
 
 def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, CommittedIndex, IndexPart, read_part, write_part
-from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
+from dredge.gc.save_report.advance_state import compact
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
-from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.index_parts import NAMESPACE, Kept, named, says
 
@@ -89,29 +87,6 @@ def test_a_damaged_checkpoint_is_left_out() -> None:
     for info in state.list_level("index/checkpoints/").objects:
         state.put(info.key, state.get(info.key)[:-1] + b"?")
     assert CommittedIndex.load(state, namespace).places.keys() == before.places.keys()
-
-
-def test_verify_finds_damage_and_rebuild_mends_it(tmp_path: Path) -> None:
-    world = grown(3)
-    context = world.plan()
-    state, namespace = context.state, world.lake.namespace
-    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
-    index = CommittedIndex.load(state, namespace)
-    flipped, wrong = sorted(index.parts)[:2]
-    data = state.get(index.parts[flipped].addresses.name)
-    state.put(index.parts[flipped].addresses.name, data[:50] + b"?" + data[51:])
-    # A part that fits its digest but was worked out wrongly.
-    ranges = read_part(state, index.parts[wrong], lambda _: True)
-    bad = [replace(item, addresses=item.addresses[1:]) for item in ranges]
-    index.add(f"{context.plan.run_id}-x", [write_part(state, f"{context.plan.run_id}-bad", bad)])
-    shallow = verify_index(context.reader, state, namespace, against_ranges=False)
-    assert (shallow.damaged, shallow.wrong) == ([flipped], [])
-    deep = verify_index(context.reader, state, namespace, against_ranges=True)
-    assert deep.damaged == [flipped]
-    assert deep.wrong == [item.range_id for item in bad]
-    done = rebuild_index(context.reader, state, namespace, new_descending_xid(world.age(seconds=5)), deep)
-    assert done == len(deep.wrong) + len(read_back(index, flipped))
-    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
 
 
 def lose_index(world: World) -> None:

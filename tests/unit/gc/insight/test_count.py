@@ -52,11 +52,10 @@ def table(rows: list[dict[str, object]], name: str) -> dict[object, object]:
     return {row[name]: row["size_bytes"] for row in rows}
 
 
-def test_objects_are_counted_by_branch_by_age_and_by_prefix(world: World) -> None:
+def test_objects_are_counted_by_branch_and_by_age(world: World) -> None:
     found = cost_of(base_of(world)).tables()
     assert table(found["branches"], "branch") == {"side": 2 + 8 + 16}
     assert table(found["ages"], "age") == {"under 7 days": 8, "90 to 180 days": 1 + 2}
-    assert table(found["prefixes"], "prefix") == {"(not committed)": 32, "side/": 8 + 16, "logs/": 1 + 2 + 4}
     assert "OF NO HEAD, BY AGE" in "\n".join(cost_lines(found))
 
 

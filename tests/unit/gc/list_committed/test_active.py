@@ -146,7 +146,7 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept(dangling: bool) ->
         lost = any("walk" in text for text in summary.warnings)
         if lost:
             (own,) = (found for found in summary.details["kept"] if found["name"] == OWN)
-            assert (own["objects"], own["only_objects"]) == (1, 1)
+            assert (own["commits"], own["ranges"]) == (1, 1)
     assert lost, "the server's walk never lost the commit, so the test proved nothing"
 
 

@@ -18,12 +18,12 @@ from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
-from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.sets.hashes import read_counted, read_hashes, write_hashes
 from dredge.storage import open_deleter
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.gc import Parallel, World, make_world, summary_of

@@ -17,7 +17,7 @@ from dredge.gc.list_committed.history import (
     load_graph,
     read_commits_csv,
 )
-from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from lakefs_embedded.catalog import Commit as CatalogCommit
 from lakefs_embedded.committed.commits import commit_id as compute_id
 from tests.support.commits import committed_world
@@ -130,7 +130,7 @@ class Server:
 
 
 def loaded(server: Server, *refs: Ref, graph: dict[str, Commit] | None = None) -> dict[str, Commit]:
-    return load_graph(cast("LakeFS", server), "lake", refs, graph)
+    return load_graph(cast("LakeFSClient", server), "lake", refs, graph)
 
 
 def test_a_log_without_an_ancestor_is_not_taken_but_followed_by_ids() -> None:

@@ -14,13 +14,12 @@ from dredge.errors import RefusedError
 from dredge.gc.list_committed import ListCommittedOutput, find_active, history
 from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
-from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
-from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.runs.tries import StepTry
+from lakefs_embedded.catalog.retention import Rules, active_commits
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation

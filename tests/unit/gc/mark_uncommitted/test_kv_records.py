@@ -21,7 +21,8 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.kv.model import Entry, MemoryKV
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
+from lakefs_embedded.refs.records import branch_key
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, open_as, store_of
 

@@ -21,7 +21,8 @@ from dredge.gc.mark_uncommitted.kv_store import (
 from dredge.kv.model import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from lakefs_embedded.refs.records import branch_key
 from lakefs_embedded.server.usage import PARTITION
 from lakefs_embedded.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of

@@ -15,7 +15,8 @@ from dredge.gc.mark_uncommitted.kv_store import (
 )
 from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.records import Branch, Repository, Tag
+from dredge.lakefs.files.records import Branch, Repository
+from lakefs_embedded.refs.records import Tag
 from tests.support.kv_world import World
 
 

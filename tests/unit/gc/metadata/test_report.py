@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import MetadataReport, find_named, report_lines, report_metadata, sort_files
-from dredge.lakefs import LakeFS
+from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Entry
 from dredge.storage import ObjectReader, ObjectWriter
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader, RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.captured import FOLDER, captured_lake, truth
@@ -43,7 +43,7 @@ class Records(KVAccess):
 
 
 def look(world: World, records: bool = True) -> MetadataReport:
-    client: LakeFS = world.client
+    client: LakeFSClient = world.client
     access = Records(world.lake.kv) if records else None
     return report_metadata(client, world.lake.repository, world.lake.clock(), MIN_AGE, access)
 

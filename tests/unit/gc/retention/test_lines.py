@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import FOREVER, active_commits, find_lines
+from dredge.gc.retention.active import FOREVER, find_lines
 from dredge.lakefs import Commit, Ref, Rules
-from dredge.lakefs.files import gc_files as retention
-from dredge.lakefs.files import records
+from dredge.lakefs.files.records import Branch
+from lakefs_embedded.catalog import retention
+from lakefs_embedded.refs.records import Commit as Commit_
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 commits = st.lists(
@@ -36,7 +37,7 @@ def graph_of(rows: list[tuple[int, int, int, bool]]) -> dict[str, Commit]:
 
 def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now: datetime) -> set[str]:
     plain = [
-        records.Commit(
+        Commit_(
             id=item.id,
             committer="",
             message="",
@@ -47,9 +48,11 @@ def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now
         )
         for item in graph.values()
     ]
-    known = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
+    known = [Branch(branch.id, branch.commit_id, "") for branch in branches]
     return set(
-        active_commits(plain, known, retention.Rules(rules.default_retention_days, rules.branches), now)
+        retention.active_commits(
+            plain, known, retention.Rules(rules.default_retention_days, rules.branches), now
+        )
     )
 
 

@@ -11,8 +11,8 @@ def test_a_clean_run_reports_costs_of_objects_and_effects_of_other_rules() -> No
     world.age(days=2)
     run = world.collected(tuning={"report_names_max": 100})
     found = run.folder.read_json("report.json")["sections"]
-    assert [[len(row) for row in section["rows"]] for section in found[1:3]] == [[3], [3]]
-    assert (len(found), found[-1]["curve"] is not None) == (4, True)
+    costs, alone, rules = found
+    assert (costs["rows"][0][:2], alone["rows"][0][:2]) == (["heads", "1"], ["main", "1"])
+    assert rules["curve"] is not None
     page = run.folder.writer.get("report.html").decode()
     assert "<svg" in page
-    assert "a/" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,11 +11,15 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.subtract.store_lookup import ask
+from dredge.gc.subtract.store_lookup import Answer, ask_store, by_folder
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.lookup import LOOKS_PER_PAGE
 
 PAGE = 1000
+
+
+def ask(reader: ObjectReader, names: Sequence[str], threads: int) -> list[Answer]:
+    return list(ask_store(reader, by_folder(names), threads).values())
 
 
 class CountingReader:

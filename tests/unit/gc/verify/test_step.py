@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError
 from dredge.gc import verify
 from dredge.gc.bulk_delete import sweep
-from dredge.gc.verify import choose, look_for, looks_at
+from dredge.gc.verify import choose, find_there, looks_at
 from dredge.storage import DeleteOutcome, open_writer
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
 from tests.support.undo import store_of
@@ -98,47 +98,19 @@ def test_a_clean_run_without_garbage_finds_what_others_deleted() -> None:
     assert summary_of(context, "verify").counts["living_objects_missing"] == 1
 
 
-@pytest.mark.parametrize("length", [1, 50])
-def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
-    length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pages that are listed for deleted objects tell of living ones, too; nobody looks for these once more."""
-    monkeypatch.setattr(verify, "length_of_runs", lambda *_: length)
-    monkeypatch.setattr(verify, "_LOOKS", 0)
-    world = make_world()
-    for name in ("a1", "a2", "a3"):
-        world.upload(name, name.encode())
-    world.lake.commit()
-    lost = world.served()["a1"]
-    for beside in world.served().values():
-        world.orphan(f"{beside}-garbage")
-    world.age(days=2)
-    context = world.plan()
-
-    def lose(_number: int, _keys: object) -> None:
-        store_of(world).objects.pop(f"lake/{lost}", None)
-
-    with deleting(before=lose):
-        world.run(context)
-    counts = summary_of(context, "verify").counts
-    assert (counts["living_objects_missing"], counts["living_objects_looked_at"] > 1) == (
-        (1, True) if length > 1 else (0, False)
-    )
-    assert counts["still_there_objects"] == 0
-
-
 # Looks are bounded, spread, and take one request for many names where names lie close.
 
 
 @pytest.mark.parametrize("length", [1, 7])
 def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(length: int) -> None:
     names = [f"data/s/{number:05d}" for number in range(10_000)]
-    runs = choose(names, 500, length, random.Random(1))
+    runs = choose(names, 500, random.Random(1), length)
     looked = [name for run in runs for name in run]
     assert 500 <= len(looked) == len(set(looked)) < 500 + 2 * length
     assert {int(name[-5:]) // 1000 for name in looked} == set(range(10))
-    assert [name for run in choose(names, 20_000, length, random.Random(1)) for name in run] == names
-    assert not choose(names, 0, length, random.Random(1))
+    everything = choose(names, 20_000, random.Random(1), length)
+    assert sorted(name for run in everything for name in run) == names
+    assert not choose(names, 0, random.Random(1), length)
 
 
 def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -> None:
@@ -152,18 +124,6 @@ def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -
     assert looks_at(1_000_000, 0) == 0
 
 
-def test_names_beside_are_in_the_runs_and_do_not_count() -> None:
-    names = [f"data/s/{number:03d}" for number in range(0, 100, 2)]
-    beside = [f"data/s/{number:03d}" for number in range(1, 100, 2)] + ["data/t/1"]
-    runs = choose(names, 10, 4, random.Random(1), beside)
-    assert [len(run) for run in runs] == [4] * 5
-    assert all(len({*run} & {*names}) == 2 for run in runs)
-    everything = choose(names, 1000, 4, random.Random(1), beside)
-    assert {name for run in everything for name in run} == {*names, *beside} - {"data/t/1"}, (
-        "a run has something that was deleted"
-    )
-
-
 def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing() -> None:
     writer = open_writer("memory://denied/lake")
     writer.put("data/a", b"x")
@@ -172,4 +132,4 @@ def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing()
         raise ConfigError("AccessDenied")
 
     reader: Any = SimpleNamespace(is_remote=True, list=writer.list, stat=denied)
-    assert look_for(reader, [["data/a"], ["data/b"]], 2) == ["data/a"]
+    assert find_there(reader, [["data/a"], ["data/b"]], 2) == ["data/a"]

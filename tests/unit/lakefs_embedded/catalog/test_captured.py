@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.lakefs.files.records import Branch, Tag
+from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog import Commit, ObjectStats, Page, Rules, Settings
 from lakefs_embedded.committed import commit_id
 from lakefs_embedded.errors import CommitNotFoundError, GravelerError, RepositoryNotFoundError
+from lakefs_embedded.refs.records import Tag
 from lakefs_embedded.staging.area import Staged
 from tests.support.captured import FOLDER, NAMESPACE, REPOSITORY, api, captured_lake, kv_rows, truth
 from tests.support.lakes import Lake

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import SplitRule
-from dredge.lakefs.files.records import Branch, Commit, Tag
+from dredge.lakefs.files.records import Branch
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import RefsDump, Settings
 from lakefs_embedded.catalog.dump_files import DumpFiles, branch_record, commit_record, tag_record
 from lakefs_embedded.catalog.dumps import InvalidDumpError
+from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import MissingError
+from lakefs_embedded.refs.records import Commit, Tag
 from tests.support.lakes import Lake, make_lake
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "lakefs" / "tables" / "refs_dump"

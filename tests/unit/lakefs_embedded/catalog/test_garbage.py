@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry
 from lakefs_embedded.catalog import PreparedUncommitted, Rules, Settings
+from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import CommitNotFoundError, TaskNotFoundError
 from lakefs_embedded.staging.area import Staged
 from tests.support.faulty import Operation, WatchedStore

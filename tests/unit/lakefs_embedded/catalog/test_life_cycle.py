@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.kv.model import MemoryKV
-from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.storage import open_writer
 from dredge.trash.findings import TrashLimits
@@ -20,6 +19,7 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.catalog.retention import Rules
 from lakefs_embedded.errors import (
     BranchNotFoundError,
     CommitNotFoundError,

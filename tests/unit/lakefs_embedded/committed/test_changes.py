@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.ranges import SplitRule
+from dredge.lakefs.files.entries import Value
 from dredge.storage import open_writer
 from lakefs_embedded.committed import (
     Change,
@@ -22,6 +21,8 @@ from lakefs_embedded.committed import (
     diff,
     merge,
 )
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.writing import SplitRule
 from tests.support.memory_store import forget_memory_store
 
 RULE = SplitRule(raggedness=3)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.lakefs.files.records import Commit, commit_key
 from lakefs_embedded.errors import InvalidRefError, RefAmbiguousError
 from lakefs_embedded.refs.expressions import Expression, parse
+from lakefs_embedded.refs.records import Commit, commit_key
 from tests.support.lakes import START, Lake, make_lake
 
 

@@ -16,9 +16,11 @@ from xxhash import xxh64_intdigest as xxh64
 from dredge import compiled
 from dredge.errors import FormatError
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Entry, Value
-from dredge.lakefs.files.sstable import BlockSizes, few, read_table, write_table
+from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.sstable import few, read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.tables import BlockSizes, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
 compiled.kernels()  # loaded kernels read files of any size

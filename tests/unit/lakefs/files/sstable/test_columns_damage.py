@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from dredge import compiled
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.sstable import BlockSizes, read_table, write_table
+from dredge.lakefs.files.sstable import read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.few import read_strictly
 from dredge.lakefs.files.sstable.layout import checksum, put_uvarint
+from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.tables import BlockSizes, write_table
 from tests.support.lakefs_tables import fixture
 from tests.support.plain_rows import Stated, plain_rows
 from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_blocks

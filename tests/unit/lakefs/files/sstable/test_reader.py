@@ -8,7 +8,8 @@ import random
 import pytest
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.sstable import METARANGES, RANGES, BlockSizes, SeekableTable, read_table, write_table
+from dredge.lakefs.files.sstable import METARANGES, RANGES, SeekableTable, read_table
+from lakefs_embedded.committed.tables import BlockSizes, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]

@@ -21,23 +21,27 @@ from dataclasses import dataclass
 import cramjam
 
 from dredge.lakefs.files.ident import TableHash
+from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable.envelope import RANGES, SINGLE_LEVEL, TWO_LEVEL
 from dredge.lakefs.files.sstable.layout import (
+    CHECKSUM_CRC32C,
+    FOOTER_SIZE,
     KEY_TRAILER_SIZE,
+    MAGIC,
     NO_KEY_TRAILER,
     PLAIN,
     RECORD_TRAILER,
     SEPARATOR_TRAILER,
     SNAPPY,
     TRAILER_SIZE,
+    VERSION,
     Footer,
     Handle,
-    put_footer,
-    put_handle,
-    put_trailer,
+    checksum,
     put_uvarint,
 )
 
+_U32 = struct.Struct("<I")
 _ONE_BYTE = 0x80
 _HANDLE_SIZE_GUESS = 20
 _NEVER = 1 << 31
@@ -78,6 +82,11 @@ class WrittenTable:
     min_key: bytes
     max_key: bytes
     estimated_size: int
+
+    @property
+    def info(self) -> RangeInfo:
+        """The table as a range of a metarange."""
+        return RangeInfo(self.id, self.min_key, self.max_key, self.estimated_size, self.count)
 
 
 class _BlockWriter:
@@ -282,6 +291,22 @@ def write_table(
     for key, value in records:
         writer.add(key, value)
     return writer.finish()
+
+
+def put_handle(handle: Handle) -> bytes:
+    """Encode a handle."""
+    return put_uvarint(handle.offset) + put_uvarint(handle.length)
+
+
+def put_trailer(body: bytes, block_type: int) -> bytes:
+    """The 5 bytes after a block."""
+    return bytes((block_type,)) + _U32.pack(checksum(body, block_type))
+
+
+def put_footer(footer: Footer) -> bytes:
+    """Encode the footer."""
+    handles = bytes((CHECKSUM_CRC32C,)) + put_handle(footer.metaindex) + put_handle(footer.index)
+    return handles.ljust(FOOTER_SIZE - 12, b"\0") + _U32.pack(VERSION) + MAGIC
 
 
 def shared_prefix(one: bytes, other: bytes) -> int:

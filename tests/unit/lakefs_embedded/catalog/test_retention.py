@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from dredge.errors import NotFoundError
-from dredge.gc.retention.active import active_commits
-from dredge.lakefs.files.gc_files import Rules
-from dredge.lakefs.files.records import Branch, Commit
+from dredge.lakefs.files.records import Branch
+from lakefs_embedded.catalog.retention import Rules, active_commits
+from lakefs_embedded.refs.records import Commit
 from tests.support.commit_histories import histories
 from tests.support.lakes import START
 
