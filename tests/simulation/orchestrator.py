@@ -98,9 +98,7 @@ class Tries:
     @property
     def running(self) -> Process:
         """The running process."""
-        current = self.simulation.scheduler.current
-        assert current is not None
-        return current.process
+        return self.simulation.scheduler.process
 
     def attempt(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
         """Make a try; returns its error and its result."""

@@ -121,8 +121,7 @@ class Writers(Client):
         ]
         if not known:
             return
-        if self.simulation.scheduler.current is not None:
-            self.simulation.scheduler.wait(hours * HOUR)
+        self.simulation.scheduler.pass_time(hours * HOUR)
         manifest = self._id()
         self.chunks[manifest], self.virtual[manifest] = [], known[:count]
         locations = [f"s3://{URI.partition('://')[2]}/chunks/{chunk}" for chunk in known[:count]]
@@ -189,8 +188,7 @@ class Writers(Client):
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
             self._put(f"chunks/{chunk}", chunk_bytes(number))
-            if self.simulation.scheduler.current is not None:
-                self.simulation.scheduler.wait(hours * HOUR / count)
+            self.simulation.scheduler.pass_time(hours * HOUR / count)
         return ids
 
     def _kept(self, head: str) -> list[str]:

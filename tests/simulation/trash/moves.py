@@ -176,8 +176,7 @@ class Users(Client):
 
     def _hook_run(self, name: str, seconds: float) -> None:
         begun = self._begin_hook_run(name)  # others may end it, or begin theirs, while it is noted
-        if self.scheduler.current is not None:
-            self.scheduler.wait(seconds)
+        self.scheduler.pass_time(seconds)
         self._end_one(begun)
 
     def _begin_hook_run(self, name: str) -> tuple[str, str, datetime]:
@@ -214,8 +213,7 @@ class Users(Client):
         pull = countdown_id(when)
         index = messages.encode(messages.SecondaryIndex(primary_key=pull.encode()))
         self.kv.set(PULLS, b"repos/" + found.partition + f"/{branch}/elsewhere".encode(), index)
-        if self.scheduler.current is not None:
-            self.scheduler.wait(seconds)
+        self.scheduler.pass_time(seconds)
         record = messages.PullRequestData(id=pull, source_branch=branch, destination_branch="elsewhere")
         self.kv.set(found.partition, f"pulls/{pull}".encode(), messages.encode(record))
 
@@ -237,9 +235,7 @@ class Users(Client):
         self.kv.set(b"strange", b"%d" % int(self.scheduler.now), b"?")
 
     def _now(self) -> datetime:
-        current = self.scheduler.current
-        assert current is not None
-        return current.process.clock()
+        return self.scheduler.process.clock()
 
 
 def countdown_id(when: datetime) -> str:
