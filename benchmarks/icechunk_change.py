@@ -14,6 +14,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -239,6 +240,7 @@ def theirs(uri: str) -> Row:
 def ours(uri: str, mode: str, dry_run: bool) -> Row:
     """Run a whole collection as the command line does, and note the times of its steps."""
     from dredge.icechunk.collection import steps
+    from dredge.runs.parts import BY_DIGEST, cache_parts
     from dredge.runs.tasks import LocalRunner
 
     config = steps.CollectConfig(
@@ -258,9 +260,10 @@ def ours(uri: str, mode: str, dry_run: bool) -> Row:
         return found
 
     runner = LocalRunner()
-    plan = timed("plan", lambda: steps.plan_collection(config))
-    run = steps.Run.open(plan.run_uri, plan=plan)
-    with run.going_on():
+    with cache_parts(BY_DIGEST), ExitStack() as stack:
+        plan = timed("plan", lambda: steps.plan_collection(config))
+        run = steps.Run.open(plan.run_uri, plan=plan)
+        stack.enter_context(run.going_on())
         timed("mark", lambda: steps.mark(run, runner))
         timed("list_candidates", lambda: steps.list_candidates(run, runner))
         timed("check_limits", lambda: steps.check_limits(run))

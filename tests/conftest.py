@@ -142,3 +142,12 @@ def postgres() -> Iterator[PostgresServer]:
 
     with postgres_server(fsync=False) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[str]:
+    """The endpoint of the one DynamoDB of the test process; each test makes a table of its own."""
+    from tests.support.dynamodb import dynamodb_server
+
+    with dynamodb_server() as endpoint:
+        yield endpoint

@@ -5,10 +5,15 @@ The need follows from the plan and the result of the guards; the sweep computes 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from dredge.approve.settings import ALWAYS, NEVER
+from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
+from dredge.runs.limits import Finding, worst
+from dredge.runs.run import PlannedRun
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import Detail, StepOutput
 from dredge.undo.ways import UndoCost
 
@@ -45,8 +50,33 @@ class ApproveOutput(StepOutput):
     approval: Detail[dict[str, Any]] = Detail("approval")
 
 
-# The advice for an exceeded limit in a run without approvals.
-LET_IT = "Raise the limit, or let a person approve it (approval)"
+GUARD = "guard.json"
+"""The findings of the guards, for people."""
+
+
+def conclude(
+    run: PlannedRun[Any], record: StepRecord, findings: Sequence[Finding], excused: Collection[str] = ()
+) -> None:
+    """End the step of the guards by their findings.
+
+    A run beyond its limits continues to a question, where wanted. A dry run continues despite limits and the `excused`
+    rules. Every other finding refuses the run: status and error of the record.
+    """
+    verdict, dry_run, wanted = worst(findings), run.plan.dry_run, run.plan.config.approval
+    if verdict == "passed":
+        return
+    bad = [item for item in findings if item.verdict == verdict]
+    message = f"run {run.plan.run_id}: {'; '.join(f'{item.rule}: {item.text}' for item in bad)}. Nothing was deleted."
+    is_limit = verdict == "awaiting_approval"
+    if dry_run and (is_limit or all(item.rule in excused for item in bad)):
+        would = "await approval" if is_limit and wanted != NEVER else "be refused"
+        record.warn(f"a run that deletes would {would}: {message}")
+    elif not is_limit or wanted == NEVER:
+        record.status = "refused"
+        advice = (
+            " Raise the limit, or let a person approve it (approval) if you want this." if is_limit else ""
+        )
+        record.error = RefusedError(f"{message} Read {run.folder.uri}/{GUARD}.{advice}")
 
 
 def why_asked(plan: Any, guards: GuardsOutput) -> str:

@@ -265,8 +265,11 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
     show_progress(quiet)
     config = CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": not apply})
     from dredge.icechunk.collection.steps import Run, plan_collection
+    from dredge.runs.parts import BY_DIGEST, cache_parts
 
-    COLLECTOR.finish(Run.open(plan_collection(config).run_uri), processes, as_json)
+    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
+        made = plan_collection(config)
+        COLLECTOR.finish(Run.open(made.run_uri, plan=made), processes, as_json)
 
 
 def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> ExpirationPlan:

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
@@ -31,7 +31,7 @@ from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_pl
 from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
-from dredge.inventory.manifest import Inventory, find_inventory
+from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
@@ -142,7 +142,9 @@ def plan_run(
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
     again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)
-    inventory = _inventory(config, repository, mode, now, options)
+    source = config.inventory if mode == CLEAN else None  # an optimized run lists only a few slices
+    days_max = config.safety.inventory_days_max
+    inventory = plan_inventory(source, repository.namespace, now, days_max, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     grant = (
@@ -156,7 +158,7 @@ def plan_run(
         namespace=repository.namespace,
         run_uri=f"{root}/{run_id}",
         created_at=now,
-        cutoff=cutoff(now, config, inventory),
+        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
         store_ahead_seconds=ahead,
         server_ahead_seconds=server_ahead,
         lease=grant,
@@ -235,28 +237,6 @@ def compare_server(
     return certain
 
 
-def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) -> datetime:
-    """Return the cutoff of a run; objects newer than an inventory wait for the next one."""
-    latest = now - timedelta(seconds=config.min_age_seconds)
-    if inventory is None or inventory.created_at is None:
-        return latest
-    return min(latest, inventory.created_at)
-
-
-def _inventory(
-    config: GCConfig, repository: Repository, mode: str, now: datetime, options: StorageOptions | None
-) -> Inventory | None:
-    """Find the inventory of a clean run; an optimized run lists only a few slices."""
-    if config.inventory is None or mode != CLEAN:
-        return None
-    age_max = timedelta(days=config.safety.inventory_days_max)
-    found = find_inventory(config.inventory, repository.namespace, now, age_max, options)
-    log.info(
-        "%s is read from inventory %s, begun %s", repository.name, found.source.uri, found.source.created_at
-    )
-    return found.source
-
-
 def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str, str]) -> str:
     if config.run_root is None:
         return f"{repository.namespace.rstrip('/')}/{RUNS}"
@@ -291,41 +271,12 @@ def resume_run(
     return True
 
 
-def is_local(run: Run) -> bool:
-    """Whether a run has no orchestrator to resume it."""
-    return runs.is_local(run.plan)
-
-
-def check_resumable(run: Run) -> None:
-    """Check whether a waiting local run can be resumed now. Raises LeaseHeldError: another run works on the
-    repository; RefusedError: another run has advanced the state."""
-    plan = run.plan
-    runs.check_resumable(
-        run,
-        plan.state_etag,
-        lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
-    )
-
-
 def reopen_run(
     run_uri: str,
     client: LakeFSClient | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Run:
-    """Acquire the lease of a local run again and open the run.
-
-    Raises:
-        ConfigError: no such run, or an orchestrator's.
-        LeaseHeldError: another run works on the repository.
-        RefusedError: another run has advanced the state.
-    """
-    run = Run.open(run_uri, options, client, clock)
-    plan = run.plan
-    runs.resume_local(
-        run,
-        plan.state_etag,
-        lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),
-        lambda grant: resume_run(run_uri, plan.repository, grant, options),
-    )
+    """Take the lease of a local run again, and open the run; raises as `dredge.runs.run.resume_local`."""
+    runs.resume_local(Run.open(run_uri, options, client, clock))
     return Run.open(run_uri, options, client, clock)

@@ -16,8 +16,8 @@ from dredge.runs.clock import BEGINNING, END, Clock, Coverage, running_seconds, 
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
 from dredge.runs.payload import from_versioned, to_json
-from dredge.runs.run import PlannedRun
-from dredge.runs.versions import Version
+from dredge.runs.run import CollectionRun
+from dredge.runs.versions import Current, Version
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.undo.ways import UndoWay
 
@@ -98,7 +98,7 @@ def parse_plan(value: object) -> Plan:
 
 
 @dataclass(slots=True)
-class Run(PlannedRun[Plan]):
+class Run(CollectionRun[Plan]):
     """A collection's run with its lakeFS server; made with `Run.open`.
 
     Attributes:
@@ -151,6 +151,12 @@ class Run(PlannedRun[Plan]):
     def lease(self) -> Lease:
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
+
+    def read_current(self) -> Current[Any]:
+        """Read the newest state of the repository."""
+        from dredge.gc.state import StateStore
+
+        return StateStore(self.state, self.options).current(self.plan.repository, self.plan.namespace)
 
     @property
     def tasks_per_core(self) -> int:

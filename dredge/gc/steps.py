@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from dredge.gc.metadata.config import MetadataConfig
     from dredge.gc.planning import (
         acquire_lease,
-        check_resumable,
-        is_local,
         plan_run,
         release_grant,
         release_lease,
@@ -63,6 +61,7 @@ if TYPE_CHECKING:
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import Clock
+    from dredge.runs.run import check_resumable, is_local
     from dredge.runs.summary import StepSummary
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions

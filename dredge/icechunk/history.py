@@ -149,13 +149,19 @@ class History:
                 node = entry.parent_id
             done.update(trail)
 
+    @property
+    def lines(self) -> list[str]:
+        """Refs with their tips, and snapshots with parent, time and transaction logs of expired ancestors."""
+        return [
+            f"spec {self.spec_version}",
+            *(f"{ref.label} {ref.tip}" for ref in self.refs),
+            *(
+                f"{entry.id} {entry.parent_id} {entry.flushed_at} {','.join(entry.pruned)}"
+                for _, entry in sorted(self.snapshots.items())
+            ),
+        ]
+
     @cached_property
     def digest(self) -> str:
         """Hash of refs, parents and times."""
-        lines = [f"spec {self.spec_version}"]
-        lines += [f"{ref.label} {ref.tip}" for ref in self.refs]
-        lines += [
-            f"{entry.id} {entry.parent_id} {entry.flushed_at} {','.join(entry.pruned)}"
-            for _, entry in sorted(self.snapshots.items())
-        ]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()

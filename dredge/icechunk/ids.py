@@ -10,7 +10,7 @@ does Dredge: a name counts as an id only in its canonical spelling.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,11 +71,6 @@ def hash_of(text: str) -> int:
     garbage, and never deletes a live object.
     """
     return int.from_bytes(decode_id(text)[:8], "big")
-
-
-def raw_ids_of_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """The bytes of ids, as an array of shape (n, 12)."""
-    return np.frombuffer(b"".join(map(decode_id, names)), np.uint8).reshape(-1, ID_BYTES)
 
 
 def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:

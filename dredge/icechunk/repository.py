@@ -42,6 +42,7 @@ from dredge.icechunk.format.repo_info import (
 from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
+from dredge.runs.parts import get_part_cache
 from dredge.storage import ObjectInfo, ObjectReader, exists
 from dredge.storage.parallel import at_once, ordered_map
 
@@ -50,7 +51,7 @@ MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
 CONFIG_KEY = "config.yaml"
-READS_AT_ONCE = 64
+READS_AT_ONCE = 128
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
@@ -119,6 +120,11 @@ def list_snapshots(reader: ObjectReader) -> SnapshotFiles:
             if is_id(name := row["key"].removeprefix(SNAPSHOTS)):
                 found[name] = ObjectInfo(**row)
     return found
+
+
+def list_names(reader: ObjectReader, folder: str) -> set[str]:
+    """List the names of the files in a folder."""
+    return {key.removeprefix(folder) for batch in reader.list(folder) for key in batch["key"].to_pylist()}
 
 
 def read_history(
@@ -200,19 +206,26 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
 
 def ids_in_config(reader: ObjectReader) -> set[str]:
     """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file."""
+    with at_once() as ask:
+        file = ask(reader.get, CONFIG_KEY)
+        has_info = exists(reader, REPO_KEY)
     try:
-        data = read_repo_info(reader).config if exists(reader, REPO_KEY) else reader.get(CONFIG_KEY)
+        return ids_in([read_repo_info(reader).config if has_info else file.result()])
     except NotFoundError:
         return set()
-    return ids_in([data])
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
     """Read the refs of spec 1, tip by ("branch" or "tag", name); RefusedError without main, or beside a repo info."""
-    tips = _read_tips(reader, _ref_keys(reader))
+    tips = read_tips(reader)
     _refuse_upgraded(reader)
     _require_main_ref(reader, tips)
     return tips
+
+
+def read_tips(reader: ObjectReader) -> dict[tuple[str, str], str]:
+    """Read the refs of spec 1 as `read_refs`, without its checks."""
+    return _read_tips(reader, _ref_keys(reader))
 
 
 def _ref_keys(reader: ObjectReader) -> list[str]:
@@ -338,6 +351,8 @@ def _reachable_snapshots(
             found = _entry(data, key)
             if data[SPEC_BYTE] != 1:
                 raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
+            if (kept := get_part_cache(reader.uri)) is not None:
+                kept.put(key, data)
             return found, known is not None and _has_tag(reader, key, data, tags.get(found.id))
         except FormatError:
             return None

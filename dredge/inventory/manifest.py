@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from typing import Any, Literal
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.storage import ObjectInfo, StorageOptions, open_reader
+
+log = logging.getLogger("dredge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,23 @@ class Contents:
     source: Inventory
     layout: Layout
     files: list[InventoryFile]
+
+
+def plan_inventory(
+    uri: str | None, namespace: str, now: datetime, days_max: float, options: StorageOptions | None = None
+) -> Inventory | None:
+    """Find the inventory of a run; None without a URI. Raises as `find_inventory`."""
+    if uri is None:
+        return None
+    found = find_inventory(uri, namespace, now, timedelta(days=days_max), options).source
+    log.info("%s is read from inventory %s, begun %s", namespace, found.uri, found.created_at)
+    return found
+
+
+def latest_cutoff(now: datetime, min_age_seconds: float, inventory: Inventory | None) -> datetime:
+    """Return the cutoff of a run; objects newer than an inventory wait for the next one."""
+    latest = now - timedelta(seconds=min_age_seconds)
+    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
 
 
 def find_inventory(

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import batched
+from typing import Any
 
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.runs.run import PlannedRun
 from dredge.runs.steps import StepRecord
-from dredge.runs.versions import VERSIONS, State, VersionStore
+from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.versions import DISTRUSTED, VERSIONS, State, VersionStore
 from dredge.storage import DeleteOutcome, ObjectReader, StorageOptions, open_deleter
 
 log = logging.getLogger("dredge")
@@ -148,6 +151,65 @@ class OwnFilesDeleter:
                     " this."
                 )
         return self._deleter.delete(keys)
+
+
+class OwnFilesOutput(StepOutput):
+    """The removed own files. Its input is the last step of a complete run, which is another one in a dry run."""
+
+    STEP = "own_files"
+
+
+def clean_up(
+    run: PlannedRun[Any],
+    inputs: Sequence[type[StepOutput]],
+    superseded: Callable[[], Superseded],
+    deleter: OwnFilesDeleter,
+) -> None:
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
+
+    Args:
+        inputs: the last step of a complete run.
+        superseded: returns the files.
+    """
+
+    def body(record: StepRecord) -> None:
+        found = superseded()
+        record.counts.update(
+            own_files=len(found.keys),
+            own_bytes=found.size_bytes,
+            own_run_folders=len(found.folders),
+            folders_left=found.folders_left,
+        )
+        if run.plan.dry_run:
+            record.status = "dry_run"
+            return
+        remove_own_files(
+            deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record
+        )
+
+    try:
+        run.step(OwnFilesOutput, body, inputs)
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
+
+
+def find_superseded_versions(
+    files: ListedFiles, folder: str, counts: str, versions: Collection[str], counted: Iterable[PartInfo]
+) -> list[str]:
+    """Return old versions of the state, notes about them, and layers of counts.
+
+    Args:
+        folder: of the state in the listing, with its slash, or "".
+        counts: folder of the counts.
+        versions: names of the versions that stay.
+        counted: layers that stay.
+    """
+    # A note on an unusable version is removed with the version.
+    kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
+    kept |= {part.name for part in counted}
+    places = (VERSIONS, DISTRUSTED, counts)
+    found = [key for place in places for key in files.old(f"{folder}{place}/")]
+    return [key for key in found if key.removeprefix(folder) not in kept]
 
 
 def remove_own_files(

@@ -156,11 +156,14 @@ class RunFolder:
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        if (parts := get_part_cache(self.uri)) is None:
-            self.writer.put(key, data)
-        else:
+        digest = hashlib.sha256(data).hexdigest()
+        if (parts := get_part_cache(self.uri)) is not None:
             parts.write(self.writer, key, data)
-        return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
+        else:
+            self.writer.put(key, data)
+            if (kept := get_part_cache(BY_DIGEST)) is not None:
+                kept.put(digest, data)
+        return PartInfo(name, rows, len(data), digest, key)
 
     def write_table(
         self, step: str, index: int, table: pa.Table, kind: str = "part", grouped: bool = False

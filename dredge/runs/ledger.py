@@ -99,6 +99,11 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
     )
 
 
+def has_raw(folder: RunFolder) -> bool:
+    """Whether a sweep of this run has written outcomes."""
+    return any(batch.num_rows for batch in folder.writer.list(f"{STEP}/_raw/"))
+
+
 def read_raw(folder: RunFolder, part: str) -> pa.Table:
     """Read all outcomes of the objects of a part, a row for each attempt."""
     return read_raw_with_time(folder, part)[0]

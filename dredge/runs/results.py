@@ -11,6 +11,18 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
 
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
+    "partial": "not everything was deleted",
+    "failed": "failed",
+    "unfinished": "not finished",
+}
+"""Texts of `RunResults.outcome`."""
 _AT_ONCE = 16
 _COMPLETE = ("success", "dry_run")
 
@@ -43,6 +55,19 @@ class StepResult:
             return "not done"
         kind = failure.get("kind")
         return kind if kind in (RejectedError.kind, AlarmError.kind) else "failed"
+
+    def to_details(self) -> dict[str, Any]:
+        """The result as a row of a report's table of steps."""
+        summary = self.summary
+        counts = {} if summary is None else dict(summary.counts)
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in counts.items() if value)
+        return {
+            "step": self.step,
+            "status": self.status,
+            "seconds": "" if summary is None else f"{summary.seconds:.1f}",
+            "figures": figures or self.problem,
+            "counts": counts,
+        }
 
     @property
     def problem(self) -> str:
@@ -82,6 +107,14 @@ class RunResults:
     def summaries(self) -> Iterator[StepSummary]:
         """All summaries."""
         return (result.summary for result in self.steps.values() if result.summary is not None)
+
+    def to_details(self) -> dict[str, Any]:
+        """Problems, warnings and the table of steps, for a report."""
+        return {
+            "problems": [result.problem for result in self.steps.values() if result.problem],
+            "warnings": [warning for summary in self.summaries for warning in summary.warnings],
+            "steps": [result.to_details() for result in self.steps.values()],
+        }
 
     @property
     def failed(self) -> StepResult | None:

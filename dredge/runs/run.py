@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.lease import Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.steps import PLAN, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
-from dredge.runs.versions import Current, State
+from dredge.runs.versions import Current
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once
 
@@ -168,43 +168,61 @@ class PlannedRun[P: RunPlan](ABC):
         return max(1, min(items, runner.default_parallelism * self.tasks_per_core))
 
 
+class CollectionPlan(RunPlan, Protocol):
+    """Fields of the plans of collections."""
+
+    @property
+    def state_etag(self) -> str | None:
+        """ETag of the state's pointer when the run was planned; None without one."""
+
+
+@dataclass(slots=True)
+class CollectionRun[P: CollectionPlan](PlannedRun[P]):
+    """A run that builds on the state of earlier runs."""
+
+    @abstractmethod
+    def read_current(self) -> Current[Any]:
+        """Read the newest state of the repository."""
+
+    def refuse_other_state(self) -> None:
+        """Refuse to continue after another run has advanced the state."""
+        current, run_id = self.read_current(), self.plan.run_id
+        ours = current.state is not None and current.state.run_id == run_id
+        if current.etag != self.plan.state_etag and not ours:
+            raise RefusedError(
+                f"run {run_id} cannot go on: another run was completed since it was planned. Nothing was done. Start a"
+                " new run."
+            )
+
+
 def local_holder(run_id: str) -> str:
     """Return the lease holder of a run without an orchestrator."""
     return f"run {run_id}"
 
 
-def is_local(plan: RunPlan) -> bool:
+def is_local(run: PlannedRun[Any]) -> bool:
     """Whether a run has no orchestrator."""
-    return plan.lease.holder == local_holder(plan.run_id)
+    return bool(run.plan.lease.holder == local_holder(run.plan.run_id))
 
 
-def resume_local[P: RunPlan, S: State](
-    run: PlannedRun[P],
-    state_etag: str | None,
-    current: Callable[[], Current[S]],
-    resume: Callable[[LeaseGrant], bool],
-) -> None:
-    """Take the lease of a local run again, and continue the run.
-
-    Args:
-        state_etag: ETag of the state pointer when the run was planned.
-        current: reads the current state, under the lease.
-        resume: continues the run under a lease; returns False if another process resumed it.
+def resume_local(run: CollectionRun[Any]) -> None:
+    """Take the lease of a local run again, and write it into the plan.
 
     Raises:
         ConfigError: the run has an orchestrator.
         LeaseHeldError: another run is in progress.
-        RefusedError: another run was completed in between.
+        RefusedError: another run was completed in between, or another process resumed this one.
     """
-    if not is_local(run.plan):
+    holder = run.plan.lease.holder
+    if not is_local(run):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {run.plan.lease.holder}. Nothing was done. Clear its tasks there; they"
-            " continue after the last complete step."
+            f"{run.folder.uri} is a run of {holder}. Nothing was done. Clear its tasks there; they continue after the"
+            " last complete step."
         )
-    grant = run.lease.acquire(run.plan.lease.holder)
+    grant = run.lease.acquire(holder)
     try:
-        _refuse_other_state(run.plan.run_id, state_etag, current())
-        if not resume(grant):
+        run.refuse_other_state()
+        if not hand_over(run.folder.writer, f"{PLAN}.json", grant):
             raise RefusedError(f"run {run.plan.run_id} is being resumed elsewhere. Nothing was done.")
     except Exception:
         with suppress(DredgeError):  # it expires
@@ -212,9 +230,7 @@ def resume_local[P: RunPlan, S: State](
         raise
 
 
-def check_resumable[P: RunPlan, S: State](
-    run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
-) -> None:
+def check_resumable(run: CollectionRun[Any]) -> None:
     """Check whether `resume_local` would succeed now. No changes.
 
     Raises:
@@ -222,13 +238,4 @@ def check_resumable[P: RunPlan, S: State](
         RefusedError: another run was completed in between.
     """
     run.lease.check_free(run.plan.lease.holder)
-    _refuse_other_state(run.plan.run_id, state_etag, current())
-
-
-def _refuse_other_state[S: State](run_id: str, state_etag: str | None, current: Current[S]) -> None:
-    ours = current.state is not None and current.state.run_id == run_id
-    if current.etag != state_etag and not ours:
-        raise RefusedError(
-            f"run {run_id} cannot go on: another run was completed since it was planned. Nothing was done. Start a"
-            " new run."
-        )
+    run.refuse_other_state()

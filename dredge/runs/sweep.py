@@ -164,12 +164,18 @@ class DeletingTask:
         """Whether the gate is open; see `Gate.is_open`."""
         return self._gate.is_open()
 
-    def undone(self, part: PartInfo, folder: str) -> pa.Table:
-        """Read the candidates of a part without a final outcome. `folder`: prefix of all candidates, with its slash.
-        Raises FormatError if a candidate has another prefix."""
+    def undone(self, part: PartInfo, folder: str, begun: bool = True) -> pa.Table:
+        """Read the candidates of a part without a final outcome. Raises FormatError if a candidate has another prefix.
+
+        Args:
+            folder: prefix of all candidates, with its slash.
+            begun: False if the ledger was empty after this try was claimed; then no outcome is read.
+        """
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
+        if not begun:
+            return rows
         known = ledger.read_raw(self._run.folder, ledger.part_stem(part))
         self.kept += pc.sum(pc.equal(known["outcome"], ledger.KEPT)).as_py() or 0
         done = ledger.finished(known)

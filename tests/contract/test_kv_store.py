@@ -49,14 +49,6 @@ def keys(store: Store, partition: bytes = P, start: bytes = b"") -> list[bytes]:
     return [entry.key for entry in store.scan(partition, start)]
 
 
-def test_what_is_set_is_read(store: Store) -> None:
-    store.set(P, b"k", b"one")
-    assert store.get(P, b"k") == b"one"
-    store.set(P, b"k", b"two")
-    assert store.get(P, b"k") == b"two"
-    assert list(store.scan(P)) == [Entry(b"k", b"two")]
-
-
 def test_an_absent_key_is_its_own_error(store: Store) -> None:
     store.set(P, b"k", b"v")
     for partition, key in ((P, b"x"), (b"other", b"k"), (P, b"k\0"), (P, b"K")):
@@ -84,16 +76,6 @@ def test_scan_goes_in_byte_order_through_all_byte_values(store: Store) -> None:
         store.set(P, key, key)
     assert keys(store) == sorted(wanted)
     assert all(entry.key == entry.value for entry in store.scan(P))
-
-
-def test_scan_starts_at_the_key_or_after_it(store: Store) -> None:
-    for key in (b"a", b"b", b"b/1", b"c"):
-        store.set(P, key, b"")
-    assert keys(store, start=b"b") == [b"b", b"b/1", b"c"]
-    assert keys(store, start=b"b\0") == [b"b/1", b"c"]
-    assert keys(store, start=b"") == [b"a", b"b", b"b/1", b"c"]
-    assert keys(store, start=b"\0") == [b"a", b"b", b"b/1", b"c"]
-    assert keys(store, start=b"c\0") == keys(store, start=b"\xff") == []
 
 
 @pytest.mark.parametrize(("driver", "count"), ACROSS_PAGES, indirect=["driver"])
@@ -284,48 +266,6 @@ def test_partition_and_key_names_are_bytes_not_text(store: Store) -> None:
     for partition in odd:
         assert keys(store, partition) == sorted(odd)
         assert all(store.get(partition, key) == partition + b"|" + key for key in odd)
-
-
-def test_of_many_threads_exactly_one_creates_each_key(store: Store, driver: Driver) -> None:
-    start = threading.Barrier(driver.racers)
-
-    def attempt(name: int) -> list[int]:
-        start.wait()
-        won = []
-        for number in range(driver.race_writes):
-            try:
-                store.set_if(P, b"%03d" % number, b"%d" % name, None)
-                won.append(number)
-            except PredicateFailedError:
-                pass
-        return won
-
-    with ThreadPoolExecutor(driver.racers) as threads:
-        won = list(threads.map(attempt, range(driver.racers)))
-    assert sorted(number for numbers in won for number in numbers) == list(range(driver.race_writes))
-    for name, numbers in enumerate(won):
-        assert all(store.get(P, b"%03d" % number) == b"%d" % name for number in numbers)
-
-
-def test_no_increment_is_lost_between_threads(store: Store, driver: Driver) -> None:
-    store.set(P, b"counter", b"0")
-
-    def add() -> None:
-        done = 0
-        while done < driver.race_writes:
-            old = store.get(P, b"counter")
-            try:
-                store.set_if(P, b"counter", b"%d" % (int(old) + 1), old)
-                done += 1
-            except PredicateFailedError:
-                pass
-
-    threads = [threading.Thread(target=add) for _ in range(driver.racers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert store.get(P, b"counter") == b"%d" % (driver.racers * driver.race_writes)
 
 
 @SHARED

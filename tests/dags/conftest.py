@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.airflow import FILTERS
+from tests.support.airflow import FILTERS, StepsHere, steps_here
 
 HERE = Path(__file__).parent
 
@@ -15,3 +16,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.dags)
             for line in FILTERS:
                 item.add_marker(pytest.mark.filterwarnings(line))
+
+
+@pytest.fixture
+def jobs() -> Iterator[StepsHere]:
+    with steps_here() as found:
+        yield found

@@ -91,16 +91,6 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     assert "s3cret" not in written
 
     asked = {"state_uri": conf["state_uri"], "run": run.returned["clean"]["run_id"]}
-    counted = airflow.run("kv_trash_restore", asked)
-    assert counted.returned["restore"] == {
-        "run_id": asked["run"],
-        "status": "dry_run",
-        "rows": 2,
-        "markers_of_live_tokens": 0,
-    }
-    assert rows_in(database) == before - 2, "a dry run unless told"
-    wrong = airflow.run("kv_trash_restore", asked | {"dry_run": False, "partition": "graveler"})
-    assert (wrong.state, rows_in(database)) == ("failed", before - 2)
     put_back = airflow.run("kv_trash_restore", asked | {"dry_run": False})
     assert put_back.returned["restore"]["rows_written"] == 2
     assert rows_in(database) == before

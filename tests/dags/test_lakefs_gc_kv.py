@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
-from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_store import URL
 from dredge.kv import open_store
-from dredge.runs.tasks import LocalRunner
-from tests.support.airflow import Airflow, connections
+from tests.support.airflow import Airflow, StepsHere, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 CONF: dict[str, Any] = {
@@ -48,22 +44,11 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
             yield found
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
-    handed: dict[str, bool] = {}
-
-    def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:
-        handed[operator.step] = URL in secrets
-        with mock.patch.dict(os.environ, secrets):
-            getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
-
-    monkeypatch.setattr(LakeFSSparkOperator, "submit", submit)
-    return handed
-
-
 def test_trap_06_records_keep_an_identical_upload_and_the_store_goes_where_it_is_needed_only(
-    airflow: Airflow, lake: Lake, seen: dict[str, bool]
+    airflow: Airflow, lake: Lake, jobs: StepsHere
 ) -> None:
+    seen: dict[str, bool] = {}
+    jobs.before = lambda step, secrets: seen.update({step: URL in secrets})
     main = lake.repository().branch("main")
     main.object("a").upload(b"same")
     main.commit("first")
@@ -88,7 +73,7 @@ def test_trap_06_records_keep_an_identical_upload_and_the_store_goes_where_it_is
 
 
 def test_a_wrong_store_fails_the_run_with_nothing_deleted(
-    airflow: Airflow, lake: Lake, seen: dict[str, bool], tmp_path: Path
+    airflow: Airflow, lake: Lake, jobs: StepsHere, tmp_path: Path
 ) -> None:
     lake.repository()
     lake.writer().put("data/orphan", b"orphan")

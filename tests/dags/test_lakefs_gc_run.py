@@ -4,28 +4,23 @@ real way is in tests/system."""
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from airflow_dredge.operators import gates
-from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
-from airflow_dredge.operators.lakefs.run import LakeFSAcquireLeaseOperator, LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.run import LakeFSPlanRunOperator
 from airflow_dredge.operators.reporting import EVENT
-from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.gc import steps
 from dredge.gc.run import make_lease, open_state
 from dredge.lakefs import LakeFSClient
-from dredge.runs.tasks import LocalRunner
-from tests.support.airflow import Airflow, connections, load_dag
+from tests.support.airflow import Airflow, StepsHere, connections, load_dag, no_retries
 from tests.support.lakefs_server import KEY_PAIR
 from tests.support.lakefs_server import Lake as Server
 from tests.support.planted import PlantedLake, PlantedServer, planted_server
@@ -39,29 +34,6 @@ CONF: dict[str, Any] = {
     "keep_unnamed_days": 0,  # the files of expired commits are just written
     "spark_rows_min": 0,
 }
-
-
-class InProcess:
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.before: Callable[[str], None] = lambda step: None
-
-    def submit(self, operator: SparkJobOperator, secrets: Mapping[str, str]) -> None:
-        self.started.append(operator.step)
-        self.before(operator.step)
-        if operator.step == "check_executors":
-            return
-        with mock.patch.dict(os.environ, secrets):
-            getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
-
-
-@pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> InProcess:
-    stand_in = InProcess()
-    monkeypatch.setattr(
-        SparkJobOperator, "submit", lambda operator, *arguments: stand_in.submit(operator, *arguments)
-    )
-    return stand_in
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +95,7 @@ def lakefs_connection(server: Server) -> Iterator[None]:
 
 
 def test_run_deletes_the_garbage_and_nothing_else(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess
+    airflow: Airflow, planted: PlantedLake, jobs: StepsHere
 ) -> None:
     planted.age(2)
     run = airflow.run("lakefs_gc", CONF)
@@ -148,7 +120,7 @@ def test_run_deletes_the_garbage_and_nothing_else(
 
 
 def test_a_check_asks_for_all_and_begins_no_run(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess
+    airflow: Airflow, planted: PlantedLake, jobs: StepsHere
 ) -> None:
     run = airflow.run("lakefs_gc", CONF | {"check_only": True, "undo": "quarantine"})
     assert run.returned["check"]["status"] in ("ok", "warning")
@@ -159,7 +131,7 @@ def test_a_check_asks_for_all_and_begins_no_run(
     planted.assert_untouched()
 
 
-def test_a_check_fails_where_a_run_would(airflow: Airflow, held: Held, jobs: InProcess) -> None:
+def test_a_check_fails_where_a_run_would(airflow: Airflow, held: Held, jobs: StepsHere) -> None:
     held.folder.put("alarms/x.json", b"an alarm that cannot be read counts as open")
     run = airflow.run("lakefs_gc", CONF | {"check_only": True})
     assert run.state == "failed"
@@ -167,35 +139,15 @@ def test_a_check_fails_where_a_run_would(airflow: Airflow, held: Held, jobs: InP
     assert jobs.started == ["check_executors"]
 
 
-def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess
-) -> None:
-    planted.age(2)
-    run = airflow.run(
-        "lakefs_gc",
-        {
-            "repository": "lake",
-            "unsafe_min_age_seconds": 1,
-            "unsafe_grace_seconds": 0,
-            "max_delete_percent": None,
-        },
-    )
-    assert run.state == "success"
-    planted.assert_untouched()
-    assert "bulk_delete" not in jobs.started
-    assert run.returned["bulk_delete"]["status"] == "dry_run"
-    assert run.returned["save_report"]["outcome"] == "dry_run"
-
-
 def test_run_with_a_failed_step_is_never_a_success(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess
+    airflow: Airflow, planted: PlantedLake, jobs: StepsHere
 ) -> None:
-    def fail(step: str) -> None:
+    def fail(step: str, _secrets: object) -> None:
         if step == "subtract":
             raise RuntimeError("the worker fell over")
 
     jobs.before = fail
-    with mock.patch.object(LakeFSSparkOperator, "retries", 0, create=True):
+    with no_retries():
         run = airflow.run("lakefs_gc", CONF)
     assert run.state == "failed"
     assert run.tasks["subtract"] == "failed"
@@ -258,7 +210,7 @@ def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
 
 
 def test_approved_run_goes_on(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess, asks: Callable[[Person], None]
+    airflow: Airflow, planted: PlantedLake, jobs: StepsHere, asks: Callable[[Person], None]
 ) -> None:
     planted.age(2)
     person = Person("Approve")
@@ -275,7 +227,7 @@ def test_approved_run_goes_on(
 
 
 def test_rejected_run_deletes_nothing_and_ends_well(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess, asks: Callable[[Person], None], server: Server
+    airflow: Airflow, planted: PlantedLake, jobs: StepsHere, asks: Callable[[Person], None], server: Server
 ) -> None:
     planted.age(2)
     asks(Person("Reject", "eve"))
@@ -289,58 +241,6 @@ def test_rejected_run_deletes_nothing_and_ends_well(
     assert run.returned["save_report"]["outcome"] == "rejected"
     planted.assert_untouched()
     assert Held(server).grant.holder == "somebody else", "the lease was given back"
-
-
-def test_runs_are_optimized_once_a_complete_run_came_before(
-    airflow: Airflow, planted: PlantedLake, jobs: InProcess
-) -> None:
-    planted.age(2)
-    clean = airflow.run("lakefs_gc", CONF)
-    jobs.started.clear()
-    optimized = airflow.run("lakefs_gc", CONF | {"spark_rows_min": 25_000})
-    assert jobs.started == []  # what little is to be done needs no Spark
-    runs = [clean, optimized]
-    assert [run.state for run in runs] == ["success"] * 2
-    ids = [run.returned["plan"]["run_id"] for run in runs]
-    assert ids == sorted(ids, reverse=True)  # newer sort first
-    assert optimized.returned["bulk_delete"]["counts"].get("deleted_objects", 0) == 0
-    modes = [run.returned["plan"]["mode"] for run in runs]
-    assert modes == ["clean", "optimized"]
-    assert optimized.returned["plan"]["why_mode"] == f"builds on run {clean.returned['plan']['run_id']}"
-    assert optimized.returned["plan"]["window"] == [None, None]
-    planted.assert_swept()
-
-
-def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None]) -> None:
-    asked: list[None] = []
-    poke = LakeFSAcquireLeaseOperator.poke
-
-    def poked(operator: LakeFSAcquireLeaseOperator, context: Any) -> Any:
-        operator.poke_interval = 0.1
-        asked.append(None)
-        when_asked(len(asked))
-        return poke(operator, context)
-
-    monkeypatch.setattr(LakeFSAcquireLeaseOperator, "poke", poked)
-
-
-def test_second_run_waits_until_the_first_has_ended(
-    airflow: Airflow, planted: PlantedLake, held: Held, jobs: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted.age(2)
-    seen: list[int] = []
-
-    def when_asked(time: int) -> None:
-        seen.append(time)
-        assert jobs.started == []
-        if time == 3:
-            held.release()
-
-    waiting(monkeypatch, when_asked)
-    run = airflow.run("lakefs_gc", CONF)
-    assert run.state == "success"
-    assert seen == [1, 2, 3]
-    planted.assert_swept()
 
 
 def test_a_callback_of_the_last_task_gets_the_event_of_a_run_that_failed(airflow: Airflow) -> None:

@@ -163,7 +163,9 @@ def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
     assert "permission to start backfills" in get(api, f"{address}/gaps", "viewer").text
 
 
-def test_repositories_are_those_of_the_connections(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repositories_are_those_of_the_connections(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, no_pauses: None
+) -> None:
     with run_lakefs(tmp_path) as lake:
         lake.create_repository("lake")
         lake.create_repository("other")

@@ -18,7 +18,7 @@ from dredge.storage.azure import clients, deleting
 from dredge.storage.azure import undo as copying
 from dredge.storage.model import UrlSigner
 from dredge.storage.options import AzureOptions
-from tests.support.azure import ACCOUNT, KEY, TestContainer, make_container
+from tests.support.azure import ACCOUNT, KEY, TestContainer, copy_in_blocks, make_container
 
 pytestmark = pytest.mark.stores
 
@@ -35,8 +35,7 @@ def test_a_copy_keeps_what_is_known_of_the_object(
     from azure.storage.blob import ContentSettings, StandardBlobTier
 
     if in_blocks:
-        monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 10)
-        monkeypatch.setattr(copying, "BLOCK_BYTES", 400)
+        copy_in_blocks(monkeypatch, 10, 400)
     content = bytes(range(250)) * 4
     container.client.upload_blob(
         "lake/data/a b%20",
@@ -60,7 +59,7 @@ def test_what_took_the_place_of_the_source_is_not_copied(
     container: TestContainer, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_blocks:
-        monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1)
+        copy_in_blocks(monkeypatch, 1, 400)
     writer = open_writer(f"{container.uri}/lake", container.options)
     writer.put("k", b"what was listed")
     look = copying.check_source

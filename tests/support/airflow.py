@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from dredge.runs.tasks import LocalRunner
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATABASE = "airflow.db"
@@ -142,6 +144,40 @@ def _schemas_checked_once() -> Iterator[None]:
 
     with mock.patch.object(Draft202012Validator, "check_schema", check):
         yield
+
+
+class StepsHere:
+    """Does the steps of Spark jobs in this process."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.before: Callable[[str, Mapping[str, str]], None] = lambda _step, _secrets: None
+
+    def submit(self, operator: Any, secrets: Mapping[str, str]) -> None:
+        from dredge.gc import steps
+
+        self.started.append(operator.step)
+        self.before(operator.step, secrets)
+        if operator.step != "check_executors":
+            with mock.patch.dict(os.environ, secrets):
+                getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
+
+
+@contextmanager
+def steps_here() -> Iterator[StepsHere]:
+    """Let Spark jobs of the lakeFS DAG do their steps in this process."""
+    from airflow_dredge.operators.spark import SparkJobOperator
+
+    found = StepsHere()
+    with mock.patch.object(SparkJobOperator, "submit", lambda *given: found.submit(*given)):
+        yield found
+
+
+def no_retries() -> AbstractContextManager[Any]:
+    """Let tasks that start a Spark job fail at once."""
+    from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+
+    return mock.patch.object(LakeFSSparkOperator, "retries", 0, create=True)
 
 
 @contextmanager

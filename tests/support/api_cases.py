@@ -10,7 +10,6 @@ from typing import Any
 
 import lakefs_sdk as sdk
 from lakefs_sdk.client import LakeFSClient
-from lakefs_sdk.configuration import Configuration
 from lakefs_sdk.exceptions import ApiException
 
 from dredge.lakefs.files.messages import graveler_pb2
@@ -131,10 +130,6 @@ class Api:
         while not self.sdk.import_api.import_status(self.repo, "main", started.id).completed:
             pass
         return started.id
-
-
-def anonymous(api: Api) -> LakeFSClient:
-    return LakeFSClient(Configuration(host=api.lake.server.endpoint, username="nobody", password="x"))
 
 
 def conflict(api: Api) -> None:

@@ -6,8 +6,11 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from demo.stores.azurite import ACCOUNT, KEY, azurite
 from dredge.storage import StorageOptions
+from dredge.storage.azure import undo
 
 __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
@@ -25,6 +28,12 @@ class TestContainer:
     def names(self) -> list[str]:
         """All blobs, as the SDK lists them."""
         return sorted(item.name for item in self.client.list_blobs())
+
+
+def copy_in_blocks(monkeypatch: pytest.MonkeyPatch, limit: int, block: int) -> None:
+    """Copy objects longer than a limit in blocks of some bytes."""
+    monkeypatch.setattr(undo, "COPY_LIMIT_BYTES", limit)
+    monkeypatch.setattr(undo, "BLOCK_BYTES", block)
 
 
 def make_container(options: StorageOptions) -> TestContainer:

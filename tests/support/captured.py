@@ -29,12 +29,6 @@ def truth() -> dict[str, Any]:
     return found
 
 
-def api(name: str) -> Any:
-    """The body of a captured answer."""
-    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
-    return found.get("body", found)
-
-
 def kv_rows() -> Iterator[tuple[bytes, bytes, bytes]]:
     """The server's rows: partition, key, value."""
     with (FOLDER / "kv.jsonl").open() as lines:

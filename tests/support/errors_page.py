@@ -12,9 +12,9 @@ from pathlib import Path
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
 from dredge.gc.bulk_delete.outcomes import CODES, why_kept
-from dredge.gc.save_report.results import OUTCOMES
 from dredge.gc.subtract import REASONS
 from dredge.gc.subtract.holds import HOLDS
+from dredge.runs.results import OUTCOMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 

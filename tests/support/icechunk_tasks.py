@@ -127,6 +127,5 @@ STATE = RunState(
     snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
     virtual=PartInfo("mark/virtual.ids", 1, 8, "5"),
     counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
-    contradicted=("A", "B"),
     seen=("index/parts/x-snapshots-00000.parquet",),
 )

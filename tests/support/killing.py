@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
 from tests.support.memory_store import MemoryDeleter, MemoryStore
@@ -28,6 +28,39 @@ def killed_at(number: int) -> Iterator[list[int]]:
 
     with _at_every_write(tick):
         yield count
+
+
+@contextmanager
+def at_writes_of(part: str, act: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each write of an object with this text in its key."""
+
+    def write(honest, store, key, *rest, **more):  # type: ignore[no-untyped-def]
+        if part in key:
+            act()
+        return honest(store, key, *rest, **more)
+
+    with standing_in(MemoryStore.write, write):
+        yield
+
+
+def before_first_write_of(part: str, act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Call a function once, before an object with this text in its key is written."""
+    left = [act]
+
+    def once() -> None:
+        if left:
+            left.pop()()
+
+    return at_writes_of(part, once)
+
+
+def failing_writes(part: str, error: BaseException) -> AbstractContextManager[None]:
+    """Fail each write of an object with this text in its key."""
+
+    def fail() -> None:
+        raise error
+
+    return at_writes_of(part, fail)
 
 
 @contextmanager

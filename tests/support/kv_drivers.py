@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.dynamodb import dynamodb_server, table_url
+from tests.support.dynamodb import table_url
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,12 @@ class Driver:
 
     # context manager: a new URL for `open_store`, valid inside the context
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
+    # how many keys a test about pages writes: around the driver's pages
+    counts: tuple[int, ...]
     # whether a second `open_store` of the URL, also in another process, sees the same keys
     shared: bool = True
     longest_value: int = 20 << 20  # bytes of the largest value the suite may write
     most_keys: int = 10_000  # how many keys a test may write, where the test is about many
-    # how many keys a test about pages writes: around the driver's pages
-    counts: tuple[int, ...] = (1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500)
     racers: int = 6  # threads or processes that race
     race_writes: int = 40  # writes of each that races
     examples: int = 60  # random histories
@@ -46,25 +45,13 @@ def _postgres(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.getfixturevalue("postgres").new_database()
 
 
-@cache
-def _dynamodb_endpoint(config: pytest.Config) -> str:
-    return config_scope(config, dynamodb_server())
-
-
 @contextmanager
 def _dynamodb(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 32)  # pages are crossed with fewer keys
-        yield table_url(_dynamodb_endpoint(request.config))
-
-
-def config_scope[T](config: pytest.Config, context: AbstractContextManager[T]) -> T:
-    """Enter a context until the end of the test run."""
-    value = context.__enter__()
-    config.add_cleanup(lambda: context.__exit__(None, None, None))
-    return value
+        yield table_url(request.getfixturevalue("dynamodb"))
 
 
 DRIVERS: dict[str, Driver] = {
@@ -78,7 +65,7 @@ DRIVERS: dict[str, Driver] = {
         race_writes=12,
         examples=20,
     ),
-    "memory": Driver(_memory, shared=False),
-    "postgresql": Driver(_postgres),
-    "sqlite": Driver(_sqlite),
+    "memory": Driver(_memory, (1, 255, 256, 257, 513), shared=False),
+    "postgresql": Driver(_postgres, (1, 999, 1000, 1001, 2001)),
+    "sqlite": Driver(_sqlite, (1, 499, 500, 501, 1001)),
 }

@@ -49,6 +49,8 @@ class Store:
         """Each is called once, before the next deletion."""
         self.after_delete: list[Any] = []
         """Each is called once, after the next deletion, whose answer is lost when it raises."""
+        self.after_insert: list[Any] = []
+        """Each is called once, after the next row was put back."""
         self.asked: list[list[Row]] = []
         """The rows of each deletion."""
         self.guards: list[list[Guard]] = []
@@ -77,12 +79,12 @@ class Store:
         return self.now
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        self.asked.append([*rows])
+        self.guards.append([*guards])
         hooks, self.before_delete = self.before_delete, []
         for hook in hooks:
             hook()
         self.deletions += 1
-        self.asked.append([*rows])
-        self.guards.append([*guards])
         done = self.rows.delete_rows(rows, guards)
         hooks, self.after_delete = self.after_delete, []
         for hook in hooks:
@@ -90,7 +92,11 @@ class Store:
         return done
 
     def insert_row(self, row: Row) -> bool:
-        return self.rows.insert_row(row)
+        done = self.rows.insert_row(row)
+        hooks, self.after_insert = self.after_insert, []
+        for hook in hooks:
+            hook()
+        return done
 
     def close(self) -> None:
         self.rows.close()

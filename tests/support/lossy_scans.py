@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from lakefs_embedded.catalog.uncommitted import Mark
 from tests.support.gc import World, make_world, seen_with
 
@@ -24,17 +22,6 @@ def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[Wo
     orphan = world.orphan("data/slice/orphan")
     world.age(days=2)
     return world, living, orphan
-
-
-def cut_after(monkeypatch: pytest.MonkeyPatch, rows: int, *modules: Any) -> None:
-    """An error of the key-value store ends each branch's rows, unreported as on a real server."""
-    honest = catalog_uncommitted.staged_diffs
-
-    def cut(*arguments: Any) -> Iterator[Any]:
-        return itertools.islice(honest(*arguments), rows)
-
-    for module in modules:
-        monkeypatch.setattr(module, "staged_diffs", cut)
 
 
 def spoken(path: str) -> str:

@@ -132,10 +132,3 @@ def test_spark_submit_deletes_what_the_library_deletes_and_every_ref_reads_back(
     assert run.tasks == dict.fromkeys(run.tasks, "success")
     assert run.state == "success"
     twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
-
-
-# The way to Connect is the same for all jobs; test_spark_submit goes it every time.
-
-
-# That a held run deletes nothing is shown in tests/dags, that a job's error comes back as itself in
-# test_spark_submit_job, and that such an error is not tried again in tests/unit/operators/test_retry.

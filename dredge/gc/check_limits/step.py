@@ -12,9 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.approve.output import LET_IT
-from dredge.approve.settings import NEVER
-from dredge.errors import RefusedError
+from dredge.approve.output import GUARD, conclude
 from dredge.gc.check_again.check import check_again, find_again, read_earlier
 from dredge.gc.check_limits import canaries, identical
 from dredge.gc.check_limits.canaries import Canary
@@ -47,8 +45,6 @@ from dredge.sets.hashes import unite, write_hashes
 from dredge.storage.parallel import at_once
 from dredge.undo.deletions import first_objects_max
 from dredge.undo.ways import cost_of_undo
-
-GUARD = "guard.json"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
@@ -116,20 +112,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list
     if alarm is not None:
         record.status, record.error = "alarm", alarm
         return
-    if verdict == "passed":
-        return
-    bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
-    message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
-    if verdict == "awaiting_approval" and (run.plan.dry_run or run.plan.config.approval != NEVER):
-        if run.plan.dry_run:
-            outcome = "be refused" if run.plan.config.approval == NEVER else "await approval"
-            record.warn(f"a run that deletes would {outcome}: {message}")
-        return
-    record.status = "refused"
-    record.error = RefusedError(
-        f"{message} Read {run.folder.uri}/{GUARD}."
-        + (f" {LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
-    )
+    conclude(run, record, findings)
 
 
 def _prove(

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from datetime import datetime, timedelta
 from functools import partial
 
-from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED, ListCommittedOutput
 from dredge.gc.referring import FOLDER as REFERRING
@@ -41,13 +40,12 @@ from dredge.gc.save_report.own_files import (
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
-from dredge.runs.cleanup import ListedFiles, Superseded, read_recent_versions, remove_own_files
+from dredge.runs import cleanup
+from dredge.runs.cleanup import ListedFiles, Superseded, find_superseded_versions, read_recent_versions
 from dredge.runs.clock import check_clocks
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import list_superseded_parts
-from dredge.runs.steps import StepRecord
-from dredge.runs.summary import StepOutput
-from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
+from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
@@ -57,44 +55,21 @@ from dredge.undo.pins import Pin, is_seen, read_pins
 log = logging.getLogger("dredge")
 
 
-class OwnFilesOutput(StepOutput):
-    """The removed own files. Its input is the last step of a complete run, another one in dry runs."""
-
-    STEP = "own_files"
-
-
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
-    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
+    """Remove superseded files of a complete run; see `dredge.runs.cleanup.clean_up`.
 
     Args:
         superseded: returns the files; from `list_superseded`.
     """
-    if run.plan.config.keep_runs_days is None:
-        return
-    try:
+    if run.plan.config.keep_runs_days is not None:
         inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
-        run.step(OwnFilesOutput, lambda record: _clean_up(run, record, superseded()), inputs)
-    except DredgeError as error:
-        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
+        deleter = own_files_deleter(run.plan.namespace, run.options)
+        cleanup.clean_up(run, inputs, superseded, deleter)
 
 
 def list_superseded(run: Run) -> Superseded:
     """Find the removable files; none with `keep_runs_days` empty."""
     return Superseded() if run.plan.config.keep_runs_days is None else find_superseded(run)
-
-
-def _clean_up(run: Run, record: StepRecord, found: Superseded) -> None:
-    record.counts.update(
-        own_files=len(found.keys),
-        own_bytes=found.size_bytes,
-        own_run_folders=len(found.folders),
-        folders_left=found.folders_left,
-    )
-    if run.plan.dry_run:
-        record.status = "dry_run"
-        return
-    deleter = own_files_deleter(run.plan.namespace, run.options)
-    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
 
 
 def find_superseded(run: Run) -> Superseded:
@@ -120,14 +95,9 @@ def find_superseded(run: Run) -> Superseded:
         committed = ListCommittedOutput.find(run.folder)
     versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
-    kept = {f"{OWN}/{name}" for name in versions}
-    kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
-    if committed is not None:
-        kept |= {f"{OWN}/{part.name}" for part in committed.counted.parts}
-    # The mark of an unusable version is removed with the version.
-    kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
-    for place in (VERSIONS, DISTRUSTED, COUNTED):
-        found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
+    counted = [part for state in versions.values() for part in state.counted.parts]
+    counted += [] if committed is None else committed.counted.parts
+    found.bookkeeping += find_superseded_versions(files, f"{OWN}/", COUNTED, versions, counted)
     for other in others:
         found.bookkeeping += other.result()
     over = partial(_is_over, plan=run.plan, week_ago=week_ago)

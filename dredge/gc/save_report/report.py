@@ -30,10 +30,8 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
-from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import (
     ENDED,
-    OUTCOMES,
     STEPS,
     approval,
     facts,
@@ -47,10 +45,11 @@ from dredge.gc.save_report.results import (
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
+from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.results import RunResults, StepResult
+from dredge.runs.results import OUTCOMES, RunResults, StepResult
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
@@ -152,8 +151,9 @@ def build_report(
     committed, guards = results.of(ListCommittedOutput), results.of(CheckLimitsOutput)
     swept = results.of(BulkDeleteOutput)
     counts = _counts(results)
-    warnings = [text for summary in results.summaries for text in summary.warnings]
+    details = results.to_details()
     return {
+        **details,
         "format": 1,
         "title": f"Garbage collection of {plan.repository}",
         "run_id": plan.run_id,
@@ -168,16 +168,14 @@ def build_report(
         "facts": [*facts(folder, plan, results), *own_files(plan, cleaned.summary)],
         "counts": counts,
         "rows": [to_json(row) for row in report_rows(results)],
-        "problems": [result.problem for result in results.steps.values() if result.problem],
         "failures": swept.failures if swept is not None else [],
-        "warnings": [*warnings, *own_files_warnings(cleaned)],
+        "warnings": [*details["warnings"], *own_files_warnings(cleaned)],
         "kept": committed.kept if committed is not None else [],
         "approval": approval(results),
         "findings": guards.findings if guards is not None else [],
         "held": guards.held if guards is not None else [],
         "pending": guards.pending if guards is not None else {},
         "over_limit": _over_limit(guards),
-        "steps": [_step(result) for result in results.steps.values()],
         "requests": work_of(results.summaries),
         "sections": sections(folder, analysis),
     }
@@ -213,18 +211,6 @@ def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
     if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
     return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]
-
-
-def _step(result: StepResult) -> dict[str, Any]:
-    summary = result.summary
-    figures = ", ".join(f"{key} {value:,}" for key, value in summary.counts.items()) if summary else ""
-    return {
-        "step": result.step,
-        "status": result.status,
-        "seconds": f"{summary.seconds:.1f}" if summary else "",
-        "figures": figures or result.problem,
-        "counts": dict(summary.counts) if summary else {},
-    }
 
 
 def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:

@@ -114,20 +114,6 @@ def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
         yield ReportRow("of these", "kept", found["why"], found["objects"], found["bytes"])
 
 
-OUTCOMES = {
-    "success": "done",
-    "dry_run": "dry run: nothing was deleted",
-    "awaiting_approval": "awaiting approval: nothing was deleted",
-    "rejected": "rejected: nothing was deleted",
-    "refused": "refused by a guard: nothing was deleted",
-    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
-    "partial": "not everything was deleted",
-    "failed": "failed",
-    "unfinished": "not finished",
-}
-"""Texts of the outcomes."""
-
-
 def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     """Summarize the run in one or two sentences."""
     listing = results.of(SliceListingOutput)

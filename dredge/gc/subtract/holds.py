@@ -149,11 +149,11 @@ HOLDS: list[Hold] = [
 ]
 
 
-def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
+def holds_of(rows: pa.Table, evidence: Evidence, holds: Sequence[Hold] | None = None) -> pa.StringArray:
     """The code of the hold on each row of a listing; null without a hold."""
     codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
     # Liftable holds last: else a proof about one hold would free objects of another one.
-    for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
+    for hold in sorted(HOLDS if holds is None else holds, key=lambda hold: hold.may_be_lifted):
         applies = np.asarray(hold.applies(rows, evidence))
         if applies.dtype != np.bool_ or applies.shape != held.shape:
             # Numbers would be used as positions, and hold other rows.

@@ -48,6 +48,7 @@ from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashe
 from dredge.sets.live import CountedSet
 from dredge.storage import ObjectReader, exists
 from dredge.storage.parallel import get_ahead, ordered_map
+from dredge.undo.deletions import Deletions
 
 ABSENT_MAX = 1000
 """Limit of reported absent objects of a kind."""
@@ -161,7 +162,7 @@ def ask_for_new(
         unproved: of `ListResult`, by manifest.
     """
     new: dict[str, list[str]] = json.loads(run.folder.read_bytes(record.input(MarkOutput).new_manifests))
-    index = ManifestIndex.load(run.state) if new else ManifestIndex()
+    index = run.read_index() if new else ManifestIndex()
     by_part: dict[str, list[str]] = {}
     for manifest, (_, part) in sorted(new.items()):
         by_part.setdefault(part, []).append(manifest)
@@ -234,7 +235,7 @@ def ask_beyond_inventory(
     """
     if not absent:
         return 0
-    index = ManifestIndex.load(run.state)
+    index = run.read_index()
     tasks = list(index.manifest_parts.values())
     config = AbsentConfig(
         absent=list(absent), live=mark.live("manifests"), threads=run.plan.config.tuning.threads
@@ -276,8 +277,10 @@ class AbsentChunk:
         return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
 
 
-def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
-    """Check that live chunks and transaction logs exist.
+def check_absent(
+    run: Run, mark: MarkOutput, candidates: ListCandidatesOutput, records: Deletions | None = None
+) -> Iterator[Finding]:
+    """Check that live chunks and transaction logs exist; `records` of deletions, if they were read.
 
     Yields:
         A finding for each rule of `PRESENT`. A refusal cannot be approved: the candidates may include the true objects.
@@ -286,7 +289,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         AlarmError: an earlier run had deleted one of the chunks; it was restored where possible.
         FormatError: a manifest differs from the index, or cannot be read any more.
     """
-    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks, *candidates.outside])
+    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks, *candidates.outside], records)
     count, examples = candidates.counts["chunks_absent"], list[str]()
     if count:
         wanted = candidates.absent_chunks
@@ -344,7 +347,7 @@ def _named_by_kept_only(run: Run, mark: MarkOutput, wanted: Hashes) -> Mask:
     if not kept:
         return by_kept
     live = read_hashes(run.folder, mark.live("manifests"))
-    for part in ManifestIndex.load(run.state).manifest_parts.values():
+    for part in run.read_index().manifest_parts.values():
         try:
             rows = read_manifest_rows(run.state, part)
         except FormatError:
@@ -375,7 +378,7 @@ def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Hashes) -> Iterator[
 def _indexed(
     run: Run, live: Hashes, wanted: Hashes, left: int = MANIFESTS_READ_MAX
 ) -> Iterator[tuple[str, Hashes]]:
-    for part in ManifestIndex.load(run.state).manifest_parts.values():
+    for part in run.read_index().manifest_parts.values():
         try:
             rows = read_manifest_rows(run.state, part)
         except FormatError:

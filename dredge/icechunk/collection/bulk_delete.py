@@ -27,7 +27,7 @@ from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
-from dredge.icechunk.collection.deleting import DeleteConfig, DeleteTask, delete_parts
+from dredge.icechunk.collection.deleting import NAMING, DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates.step import needed_copies
@@ -54,6 +54,7 @@ from dredge.icechunk.repository import (
     read_repo_info,
 )
 from dredge.runs import ledger
+from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
 from dredge.runs.steps import StepRecord, check_chain, collect_links
@@ -62,15 +63,13 @@ from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
-from dredge.storage import ObjectReader, exists
+from dredge.storage import ObjectReader, exists, store_clock
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 log = logging.getLogger("dredge")
 STEP = BulkDeleteOutput.STEP
 _REFS_LOOKED_AT = "new_since_mark"
-_NAMING = frozenset({"snapshots", "manifests"})
-"""Kinds with references to later kinds."""
 _FAILURES_SHOWN = 20
 _SETTLED_AT_ONCE = 8
 
@@ -217,8 +216,8 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     guards = record.input(CheckLimitsOutput)
-    _check_chain(run, record)
     if run.plan.config.dry_run:
+        _check_chain(run, record)
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
@@ -253,25 +252,32 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     with at_once() as ask:
         pinned = ask(pinned_with_needs, run, record.input(MarkOutput), STEP)
         files = ask(list_snapshots, run.reader)
+        # The first look at refs is a later one.
+        at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
+        asked = running_seconds()
         changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
     if (text := _in_use(run, changes)) is not None:
         raise RefusedError(text)
     unnamed = find_unnamed(run.reader, files.result(), marked | changes.new, candidates, run.plan.created_at)
-    config = _config(run, record, newly_live(run.reader, changes.new, unnamed), pinned.result()[0])
+    alive = newly_live(run.reader, changes.new, unnamed)
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
     with at_once() as ask:
+        made = ask(_config, run, record, alive, pinned.result()[0], begun.result())
         checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
+        checks.append(ask(note_deletion, run, record))
         veto = approval_of(run, record, ApproveOutput)
     for check in checks:
         check.result()
-    note_deletion(run, record)
+    config = made.result()
+    is_recent = running_seconds() - asked < run.plan.config.safety.watch_silence_seconds_max / 2
     with watching(
         run.folder,
         run.state,
         config.gate.watch,
         lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),
         run.plan.config.safety.gate_every_seconds,
+        at=at.result() if is_recent else None,  # an old look would close the gate
     ) as watch:
         _delete_by_kind(run, runner, record, config, watch)
 
@@ -282,7 +288,11 @@ def _hold(run: Run, record: StepRecord) -> None:
 
 
 def _config(
-    run: Run, record: StepRecord, alive: Mapping[str, Hashes], pinned: tuple[LocatedSet, ...]
+    run: Run,
+    record: StepRecord,
+    alive: Mapping[str, Hashes],
+    pinned: tuple[LocatedSet, ...],
+    begun: bool,
 ) -> DeleteConfig:
     attempt, safety = record.attempt.number, run.plan.config.safety
     return DeleteConfig(
@@ -300,34 +310,44 @@ def _config(
         },
         pinned=pinned,
         undo=run.plan.undo.way,
+        begun=begun,
     )
 
 
 def _delete_by_kind(
     run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
 ) -> None:
-    candidates = record.input(ListCandidatesOutput)
-    for kind in FOLDERS:
-        parts = candidates.candidates(kind)
-        # Read again: the log may need other copies than at the mark.
-        copies = kind == OVERWRITTEN and parts
-        needed = sorted(needed_copies(run.reader, read_repo_info(run.reader))) if copies else []
+    parts = {kind: record.input(ListCandidatesOutput).candidates(kind) for kind in FOLDERS}
+    left = [kind for kind, of_kind in parts.items() if of_kind]
+    while left:
+        kind, needed = left[0], list[str]()
+        if kind == OVERWRITTEN:  # read again: the log may need other copies than at the mark
+            needed = sorted(needed_copies(run.reader, read_repo_info(run.reader)))
+        # A single task goes through the kinds. Several wait for each other after each kind.
+        together = [each for each in left if each != OVERWRITTEN] or left
+        together = together if runner.default_parallelism == 1 else [kind]
+        shares = round_robin(parts[kind], run.num_tasks(runner, len(parts[kind])))
         tasks = [
-            DeleteTask(kind=kind, parts=share, needed=needed)
-            for share in round_robin(parts, run.num_tasks(runner, len(parts)))
+            DeleteTask(
+                kinds=together, parts={**{each: parts[each] for each in together}, kind: share}, needed=needed
+            )
+            for share in shares
         ]
-        objects = sum(part.rows for part in parts)
+        objects = sum(part.rows for each in together for part in parts[each])
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
         if any(result.stopped for result in results):
             approval_of(run, record, ApproveOutput)  # raises for a rejection, with the person
             raise error_of_stop(run, watch)
+        kind = results[0].last
         if failed := sum(result.failed for result in results):
             log.warning("%d %s could not be deleted; later kinds are not begun", failed, kind)
             return
         # An object that stays (the store holds it, say) keeps the objects that it needs.
-        if kind in _NAMING and any(result.kept for result in results):
-            named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts), passes_archived=True)
+        if kind in NAMING and any(result.kept for result in results):
+            kept = _kept(run, parts[kind])
+            named = with_needs(run, f"{STEP}/_named_by_kept", kept, passes_archived=True)
             config = replace(config, named=(*config.named, named))
+        left = left[left.index(kind) + 1 :]
 
 
 def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:

@@ -27,7 +27,7 @@ from dredge.icechunk.repository import (
     CHUNKS,
     MANIFESTS,
     SNAPSHOTS,
-    list_snapshots,
+    list_names,
     read_refs,
     read_repo_info,
 )
@@ -39,7 +39,7 @@ from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import Deletion, read_deletions
+from dredge.undo.deletions import Deletion, Deletions, read_deletions
 from dredge.undo.putting_back import Source, bring_back, outcomes_of
 
 log = logging.getLogger("dredge")
@@ -48,7 +48,8 @@ _REASON = "live files need it, and a run had deleted it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the record of a sweep's candidates, before its first deletion."""
+    """Write the record of a sweep's candidates, before its first deletion; an overtaken try leaves none."""
+    record.attempt.check()
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []
     for kind in FOLDERS:
@@ -62,10 +63,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
 
 def absent_files(reader: ObjectReader) -> set[str]:
     """The keys of missing snapshots and manifests reachable from refs."""
-    snapshots = list_snapshots(reader)
-    manifests = {
-        key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
-    }
+    snapshots, manifests = list_names(reader, SNAPSHOTS), list_names(reader, MANIFESTS)
     absent: set[str] = set()
     waiting, seen = _named(reader), set[str]()
     while waiting:
@@ -153,7 +151,7 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
     return absent
 
 
-def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
+def refuse_deleted_ids(run: Run, live: Sequence[PartInfo], records: Deletions | None = None) -> None:
     """Compare the chunks of live manifests with the deletions of earlier runs, for runs without a listing of chunks.
 
     Raises:
@@ -171,7 +169,11 @@ def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
             chosen.append(of_kind.filter(pa.array(contains(named, found) & is_id)))
         return pa.concat_tables(chosen)
 
-    keys = {key for _, _, rows in _deleted_rows(run, named, choose) for key in rows["address"].to_pylist()}
+    keys = {
+        key
+        for _, _, rows in _deleted_rows(run, named, choose, records)
+        for key in rows["address"].to_pylist()
+    }
     absent = {key for key in keys if not exists(run.reader, key)}
     if absent:
         refuse_deleted(run, run.folder.label, absent)
@@ -214,9 +216,12 @@ def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
 
 
 def _deleted_rows(
-    run: Run, wanted: Hashes, choose: Callable[[Deletion, pa.Table], pa.Table]
+    run: Run,
+    wanted: Hashes,
+    choose: Callable[[Deletion, pa.Table], pa.Table],
+    records: Deletions | None = None,
 ) -> Iterator[tuple[Deletion, SweptRun, pa.Table]]:
-    records = read_deletions(run.state)
+    records = records or read_deletions(run.state)
     for problem in records.unread.values():
         log.warning("%s", problem)
     for deletion, hashes in zip(records.found, deletions.read_hashes(run.state, records.found), strict=True):
@@ -256,10 +261,9 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     if plan.uri.rstrip("/") != uri.rstrip("/"):
         raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    summary = None if plan.config.dry_run else folder.read_summary(ListCandidatesOutput.STEP)
-    if summary is None:
+    output = None if plan.config.dry_run else ListCandidatesOutput.find(folder)
+    if output is None:
         why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    output = ListCandidatesOutput.of(summary)
     parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
     return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

@@ -16,9 +16,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import LET_IT
-from dredge.approve.settings import NEVER
-from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError
+from dredge.approve.output import GUARD, conclude
+from dredge.errors import ConflictError, FormatError, LeaseHeldError
 from dredge.icechunk.collection.absent import PRESENT, check_absent
 from dredge.icechunk.collection.index import read_listed
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
@@ -35,7 +34,7 @@ from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_k
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_tips
 from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
@@ -45,7 +44,7 @@ from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map
-from dredge.undo.deletions import first_objects_max, read_deletions
+from dredge.undo.deletions import Deletions, first_objects_max, read_deletions
 from dredge.undo.ways import cost_of_undo
 
 LOOKED_UP_MAX = 200
@@ -53,7 +52,6 @@ CANARY_TIPS = 32
 MANIFESTS_PER_TIP = 4
 REFS_PER_MANIFEST_MAX = 2_000_000
 """Manifests with more references are not read for canaries."""
-GUARD = "guard.json"
 
 
 def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str]:
@@ -73,9 +71,9 @@ def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str
 
 
 def _tips(run: Run) -> set[str]:
-    # Spec 1: without a read of the history, which is a request a snapshot.
+    # Spec 1: without a read of the history, which is a request a snapshot. The re-check notices an upgrade.
     if run.plan.spec_version == 1 and run.plan.config.after is None:
-        return set(read_refs(run.reader).values())
+        return set(read_tips(run.reader).values())
     return {ref.tip for ref in run.read_history().refs}
 
 
@@ -136,7 +134,8 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     limits = run.plan.config.limits
     if limits.objects is None:
         limits = replace(limits, objects=first.result())
-    findings = [*_proofs(run, record, *canaries.result()), *limits.check(objects, size_bytes, listed)]
+    findings = [*_proofs(run, record, deletions.result(), *canaries.result()), _lease(run)]
+    findings += limits.check(objects, size_bytes, listed)
     found = {
         "verdict": worst(findings),
         "findings": [to_json(finding) for finding in findings],
@@ -145,38 +144,19 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     run.folder.publish_json(GUARD, {**found, "candidates_digest": candidates.digest})
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, listed_objects=listed)
     record.details.update(found)
-    _conclude(run, record, findings)
+    conclude(run, record, findings, excused=PRESENT)
 
 
-def _conclude(run: Run, record: StepRecord, findings: Sequence[Finding]) -> None:
-    # A run beyond its limits goes on to a question, where wanted. A dry run goes on despite limits and missing objects.
-    verdict, config = worst(findings), run.plan.config
-    if verdict == "passed":
-        return
-    bad = [item for item in findings if item.verdict == verdict]
-    message = f"run {run.plan.run_id}: {'; '.join(f'{item.rule}: {item.text}' for item in bad)}. Nothing was deleted."
-    is_limit = verdict == "awaiting_approval"
-    if is_limit and config.approval != NEVER and not config.dry_run:
-        return
-    if config.dry_run and (is_limit or all(item.rule in PRESENT for item in bad)):
-        would = "await approval" if is_limit and config.approval != NEVER else "be refused"
-        record.warn(f"a run that deletes would {would}: {message}")
-        return
-    record.status = "refused"
-    record.error = RefusedError(
-        f"{message} Read {run.folder.uri}/{GUARD}." + (f" {LET_IT} if you want this." if is_limit else "")
-    )
-
-
-def _proofs(run: Run, record: StepRecord, sample: Sequence[str], present: Sequence[str]) -> Iterator[Finding]:
+def _proofs(
+    run: Run, record: StepRecord, deletions: Deletions, sample: Sequence[str], present: Sequence[str]
+) -> Iterator[Finding]:
     mark, candidates = record.input(MarkOutput), record.input(ListCandidatesOutput)
     for kind, (rows, counted) in candidates.written_and_counted.items():
         yield _must(f"{kind}_complete", rows == counted, rows, counted, "candidates were written and counted")
     live = mark.counts["live_snapshots"]
     yield _must("live_not_empty", live > 0, live, None, "snapshots are live")
-    yield from check_absent(run, mark, candidates)
+    yield from check_absent(run, mark, candidates, deletions)
     yield _canaries(run, record, candidates, sample, present)
-    yield _lease(run)
 
 
 def _canaries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ from dredge.undo.protecting import GROUP_KEYS, protection
 from dredge.undo.ways import QUARANTINE
 
 ALIVE_CODE = "alive_again"
+NAMING = frozenset({"snapshots", "manifests"})
+"""Kinds with references to later kinds."""
 NAMED_BY_KEPT = "named_by_kept"
 """Code of an object that a kept file refers to; the store holds that file, or it could not be copied."""
 
@@ -39,24 +41,26 @@ class DeleteConfig:
     # Restored objects that are kept for now; read again, because a run may have waited.
     pinned: tuple[LocatedSet, ...]
     undo: str
+    begun: bool  # whether the ledger has rows of an earlier try
     named: tuple[LocatedSet, ...] = ()  # objects that kept files of this sweep refer to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTask:
-    """Parts of candidates of a kind; `needed` has the names of the copies of the repo info that the operations log
-    needs now.
+    """Kinds in the order of deletion, and parts of candidates of each; `needed` has the names of the copies of the repo
+    info that the operations log needs now.
     """
 
-    kind: str
-    parts: list[PartInfo]
+    kinds: list[str]  # a payload keeps no order of keys
+    parts: dict[str, list[PartInfo]]
     needed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """Numbers of failed and kept objects; `stopped` if the gate closed before the end."""
+    """The last kind that was begun, and its failed and kept objects; `stopped` if the gate closed before the end."""
 
+    last: str
     stopped: bool
     failed: int
     kept: int
@@ -74,18 +78,25 @@ def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> Dele
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, protect=protect)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
-    for part in task.parts:
-        rows = deleting.undone(part, FOLDERS[task.kind])
-        alive = _alive(run.folder, config, task, rows)
+
+    def delete(kind: str, part: PartInfo) -> bool:
+        rows = deleting.undone(part, FOLDERS[kind], config.begun)
+        alive = _alive(run.folder, config, kind, task.needed, rows)
         hashes = [rows["hash"].to_numpy()]
         (pinned,) = in_any(config.pinned, hashes, its_shards_only=True)
         (named,) = in_any(config.named, hashes, its_shards_only=True)
         stays = alive | pinned | named
         codes = np.select([alive, pinned], [ALIVE_CODE, PINNED], NAMED_BY_KEPT)[stays].tolist()
         deleting.keep(part, rows.filter(pa.array(stays)), codes)
-        if not deleting.delete(part, _groups(rows.filter(pa.array(~stays)), keys_max)):
-            return DeleteResult(stopped=True, failed=deleting.failed, kept=deleting.kept)
-    return DeleteResult(stopped=False, failed=deleting.failed, kept=deleting.kept)
+        return deleting.delete(part, _groups(rows.filter(pa.array(~stays)), keys_max))
+
+    for kind in task.kinds:
+        before = deleting.kept
+        stopped = not all(delete(kind, part) for part in task.parts[kind])
+        kept = deleting.kept - before
+        if stopped or deleting.failed or (kept and kind in NAMING):
+            break
+    return DeleteResult(last=kind, stopped=stopped, failed=deleting.failed, kept=kept)
 
 
 def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
@@ -95,10 +106,10 @@ def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
 
 
 def _alive(
-    folder: RunFolder, config: DeleteConfig, task: DeleteTask, rows: pa.Table
+    folder: RunFolder, config: DeleteConfig, kind: str, needed: Sequence[str], rows: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    hashes, is_id = hashes_of_names(names_of(task.kind, rows["address"]))
-    needed = pa.array([FOLDERS[task.kind] + name for name in task.needed], pa.string())
-    found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], needed).to_numpy()
+    hashes, is_id = hashes_of_names(names_of(kind, rows["address"]))
+    copies = pa.array([FOLDERS[kind] + name for name in needed], pa.string())
+    found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], copies).to_numpy()
     # A candidate that is no id cannot have come from the listing: it stays.
-    return found | contains(read_hashes(folder, config.alive[task.kind]), hashes) | ~is_id
+    return found | contains(read_hashes(folder, config.alive[kind]), hashes) | ~is_id

@@ -85,17 +85,6 @@ class SnapshotRow:
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
 
-    def covers(self, other: SnapshotRow) -> bool:
-        """Whether this row has all manifests of the other row, with equal numbers of references."""
-        named = zip(other.manifests, other.refs, strict=True)
-        return set(named) <= set(zip(self.manifests, self.refs, strict=True))
-
-    def united(self, other: SnapshotRow) -> SnapshotRow:
-        """The manifests of two reads of a snapshot, with this row's numbers of references."""
-        refs = dict(zip(other.manifests, other.refs, strict=True))
-        refs |= dict(zip(self.manifests, self.refs, strict=True))
-        return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))
-
 
 @dataclass(slots=True)
 class ManifestIndex:
@@ -105,8 +94,6 @@ class ManifestIndex:
         manifests_of: ids of the manifests in each part, by the part's name.
         superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
             unreadable head).
-        contradicted: snapshots with two different reads.
-        left_out: names of unreadable parts of snapshots.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -115,8 +102,6 @@ class ManifestIndex:
     heads: list[str] = field(default_factory=list)
     superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     unread_heads: set[str] = field(default_factory=set)
-    contradicted: set[str] = field(default_factory=set)
-    left_out: set[str] = field(default_factory=set)
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
@@ -144,8 +129,8 @@ class ManifestIndex:
 
     @property
     def seen(self) -> list[str]:
-        """Names of the parts of snapshots, without unreadable parts."""
-        return sorted({part.name for part in self.snapshot_parts} - self.left_out)
+        """Names of the parts of snapshots."""
+        return sorted(part.name for part in self.snapshot_parts)
 
     @property
     def part_names(self) -> set[str]:
@@ -172,7 +157,11 @@ class ManifestIndex:
             **({"replaces": sorted(replaces)} if replaces else {}),
         }
         data = json.dumps(value, sort_keys=True).encode()
-        state.put(f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json", data)
+        if (parts := get_part_cache(cache_uri(state))) is not None:
+            parts.settle()  # a head names parts that are there
+        name = f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json"
+        state.put(name, data)
+        self.heads.insert(0, name)
         self._take(value)
 
     def _take(self, value: Mapping[str, Any]) -> None:
@@ -194,18 +183,20 @@ class ManifestIndex:
         for part, rows in zip(parts, ordered_map(partial(_rows_or_error, state), parts, 16), strict=True):
             if isinstance(rows, DredgeError):
                 log.warning("the index's part %s is left out: %s", part.name, rows)
-                self.left_out.add(part.name)
                 continue
-            for row in rows:
-                known = found.setdefault(row.snapshot, row)
-                if known != row:
-                    found[row.snapshot] = self.contradict(known, row)
+            found = unite_rows([*found.values(), *rows])
         return found
 
-    def contradict(self, known: SnapshotRow, other: SnapshotRow) -> SnapshotRow:
-        """Note two different reads of a snapshot; return the manifests of both."""
-        self.contradicted.add(known.snapshot)
-        return known.united(other)
+
+def unite_rows(rows: Iterable[SnapshotRow]) -> dict[str, SnapshotRow]:
+    """Collect rows by snapshot; of several rows, all manifests are live."""
+    found: dict[str, SnapshotRow] = {}
+    for row in rows:
+        known = found.setdefault(row.snapshot, row)
+        if known != row:
+            refs = dict(zip(row.manifests + known.manifests, row.refs + known.refs, strict=True))
+            found[row.snapshot] = SnapshotRow(row.snapshot, tuple(refs), tuple(refs.values()))
+    return found
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
@@ -282,9 +273,10 @@ def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, N
 
 
 def _put(state: ObjectWriter, name: str, data: bytes, rows: int) -> PartInfo:
-    state.put(name, data)
-    if (parts := get_part_cache(cache_uri(state))) is not None:
-        parts.put(name, data)
+    if (parts := get_part_cache(cache_uri(state))) is None:
+        state.put(name, data)
+    else:
+        parts.write(state, name, data)
     return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -309,8 +301,13 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
             tuple(info.refs for info in manifests),
         )
 
+    def get(key: str) -> bytes:
+        # The history of spec 1 has read it a moment ago: contents of a snapshot never change but for the parent.
+        kept = get_part_cache(reader.uri)
+        return (None if kept is None else kept.get(key)) or reader.get(key)
+
     with _missing_is_damage(reader):
-        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
+        yield from read_parsed(reader, [SNAPSHOTS + node for node in snapshots], parse, threads, get)
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.pending.store import PendingList
-from dredge.runs.summary import NamedPart, PartInfo, StepOutput
+from dredge.runs.summary import Detail, NamedPart, PartInfo, StepOutput
 from dredge.runs.versions import Version
 from dredge.sets.hashes import Hashes
 from dredge.sets.live import CountedSet
@@ -61,15 +61,22 @@ class MarkOutput(StepOutput):
     """
     snapshot_names = NamedPart(SNAPSHOT_NAMES)
     """Names of the live snapshots; see `read_live_snapshots`."""
+    chunk_bits: Detail[int] = Detail("chunk_bits")
+    """The first so many bits of a chunk's id are its shard."""
+    counted: Detail[CountedSet | None] = Detail("counted", CountedSet, None)
+    """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
+    known_etag: Detail[str | None] = Detail("known_etag", default=None)
+    """Tag of the last mark's record; None if missing."""
+    known_is_damaged: Detail[bool] = Detail("known_is_damaged", default=False)
+    """Whether the last mark's record cannot be used."""
+    young_until: Detail[datetime | None] = Detail("young_until", datetime, None)
+    """When the last unneeded young snapshot reaches the minimum age; None without one."""
+    seen: Detail[list[str]] = Detail("seen")
+    """Names of the parts of the index with snapshots read by this run."""
 
     def live(self, kind: str) -> PartInfo:
         """Set of the live ids of a kind: snapshots, transactions or manifests."""
         return self.part(f"{kind}.ids")
-
-    @property
-    def chunk_bits(self) -> int:
-        """The first so many bits of a chunk's id are its shard."""
-        return int(self.detail("chunk_bits"))
 
     @property
     def chunk_shards(self) -> list[list[PartInfo]]:
@@ -90,12 +97,6 @@ class MarkOutput(StepOutput):
         return sum(part.rows for part in self.parts(_CHUNKS))
 
     @property
-    def counted(self) -> CountedSet | None:
-        """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
-        found = self.summary.details.get("counted")
-        return None if found is None else from_json(CountedSet, found)
-
-    @property
     def old_refs(self) -> set[tuple[str, str]]:
         """Label and tip of the refs of spec 1 in a repository of spec 2."""
         return {(label, tip) for label, tip in self.summary.details.get("old_refs", ())}
@@ -105,33 +106,6 @@ class MarkOutput(StepOutput):
         """Record for the next mark (`witness.record`); None in a report on a planned expiration."""
         found = self.parts(KNOWN)
         return found[0] if found else None
-
-    @property
-    def known_etag(self) -> str | None:
-        """Tag of the last mark's record; None if missing."""
-        found: str | None = self.summary.details.get("known_etag")
-        return found
-
-    @property
-    def known_is_damaged(self) -> bool:
-        """Whether the last mark's record cannot be used."""
-        return bool(self.summary.details.get("known_is_damaged", False))
-
-    @property
-    def contradicted(self) -> list[str]:
-        """Live snapshots with two different reads; the manifests of both are live."""
-        return list(self.detail("contradicted"))
-
-    @property
-    def young_until(self) -> datetime | None:
-        """When the last unneeded young snapshot reaches the minimum age; None without one."""
-        found = self.summary.details.get("young_until")
-        return None if found is None else datetime.fromisoformat(found)
-
-    @property
-    def seen(self) -> list[str]:
-        """Names of the parts of the index with snapshots read by this run."""
-        return list(self.detail("seen"))
 
 
 def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
@@ -154,6 +128,12 @@ class ListCandidatesOutput(StepOutput):
 
     STEP = "list_candidates"
     INPUTS = (MarkOutput,)
+    pending: Detail[dict[str, Any]] = Detail("pending")
+    """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
+    waits_anew: Detail[str] = Detail("waits_anew", default="")
+    """Reason why all garbage begins a new wait; "" otherwise."""
+    drift: Detail[dict[str, Any] | None] = Detail("drift", default=None)
+    """Objects missed by optimized runs; None if unknown."""
 
     def candidates(self, kind: str) -> list[PartInfo]:
         """Rows of the candidates of a kind; schema `listing.SCHEMA`."""
@@ -181,27 +161,12 @@ class ListCandidatesOutput(StepOutput):
         }
 
     @property
-    def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
-        return dict(self.detail("pending"))
-
-    @property
     def pending_list(self) -> tuple[PendingList | None, str | None]:
         """The new pending list without its time, and the tag of the old pointer; None in a report on a planned
         expiration.
         """
         found, etag = self.summary.details.get("pending_list", (None, None))
         return None if found is None else from_json(PendingList, found), etag
-
-    @property
-    def waits_anew(self) -> str:
-        """Reason why all garbage begins a new wait; "" otherwise."""
-        return str(self.summary.details.get("waits_anew", ""))
-
-    @property
-    def drift(self) -> dict[str, Any] | None:
-        """Objects missed by optimized runs; None if unknown."""
-        return self.summary.details.get("drift")
 
     @property
     def new_chunks(self) -> list[PartInfo]:
@@ -248,16 +213,13 @@ class BulkDeleteOutput(StepOutput):
 
     STEP = ledger.STEP
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+    failures: Detail[list[dict[str, Any]]] = Detail("failures", default=[])
+    """Address, code and message of some failed deletions."""
 
     @property
     def settled(self) -> list[PartInfo]:
         """Rows of the ledger, one for each candidate; none in a dry run."""
         return self.parts("")
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """Address, code and message of some failed deletions."""
-        return list(self.summary.details.get("failures", []))
 
     @property
     def deleted_objects(self) -> int:
@@ -277,30 +239,15 @@ class StateOutput(StepOutput):
 
     STEP = "state"
     INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
-
-    @property
-    def version(self) -> Version:
-        """The written version of the state."""
-        return Version(**self.detail("version"))
-
-
-class OwnFilesOutput(StepOutput):
-    """Removed own files."""
-
-    STEP = "own_files"
+    version: Detail[Version] = Detail("version", Version)
+    """The written version of the state."""
 
 
 class SaveReportOutput(StepOutput):
     """Outcome of the run, and place of its report."""
 
     STEP = "save_report"
-
-    @property
-    def outcome(self) -> str:
-        """Outcome of the run: a key of `report.OUTCOMES`."""
-        return str(self.detail("outcome"))
-
-    @property
-    def page(self) -> str:
-        """URI of the report's page."""
-        return str(self.detail("page"))
+    outcome: Detail[str] = Detail("outcome")
+    """Outcome of the run: a key of `dredge.runs.results.OUTCOMES`."""
+    page: Detail[str] = Detail("page")
+    """URI of the report's page."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -30,27 +30,27 @@ from dredge.icechunk.collection.index import (
     HEADS,
     PARTS,
     ManifestIndex,
-    SnapshotRow,
     read_manifest_rows,
+    unite_rows,
     write_manifest_rows,
     write_snapshot_rows,
 )
-from dredge.icechunk.collection.outputs import COUNTED, OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.outputs import COUNTED, MarkOutput, StateOutput
 from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open_base, parse_plan
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
+from dredge.runs import cleanup
 from dredge.runs.cleanup import (
     ListedFiles,
     OwnFilesDeleter,
     Superseded,
+    find_superseded_versions,
     read_recent_versions,
-    remove_own_files,
 )
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import list_superseded_parts
-from dredge.runs.steps import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
 from dredge.storage import ObjectReader, StorageOptions
 from dredge.storage.keys import is_plain
@@ -88,32 +88,22 @@ def is_own_file(key: str) -> bool:
     return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
 
 
-def clean_up(run: Run) -> None:
-    """Remove unneeded files of a complete run's repository. An error is logged and does not fail the run."""
-    if run.plan.config.keep_runs_days is None:
-        return
-    try:
-        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), (StateOutput,))
-    except DredgeError as error:
-        log.warning("Dredge's own files were not removed; a later run removes them: %s", error)
-
-
-def _clean_up(run: Run, record: StepRecord) -> None:
-    found = find_superseded(run)
-    record.counts.update(
-        own_files=len(found.keys), own_bytes=found.size_bytes, own_folders=len(found.folders)
-    )
-    deleter = own_files_deleter(run.plan.uri, run.options)
-    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
+def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
+    """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
+    if run.plan.config.keep_runs_days is not None:
+        deleter = own_files_deleter(run.plan.uri, run.options)
+        cleanup.clean_up(run, (StateOutput,), superseded, deleter)
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find unneeded files (read-only).
+    """Find unneeded files; none if `keep_runs_days` is empty. Read-only.
 
     Raises:
         RefusedError: the store's clock and this machine's differ too much.
         DredgeError: the state, the index or a listing cannot be read.
     """
+    if run.plan.config.keep_runs_days is None:
+        return Superseded()
     now = run.store_now()
     # A clock that jumped would make all files old.
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
@@ -127,12 +117,10 @@ def find_superseded(run: Run) -> Superseded:
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
         of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
-    # A note on a version is removed with the version.
-    kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
-    kept |= {part.name for state in versions.values() for part in state.counted.parts}
-    found = Superseded()
-    for place in (VERSIONS, DISTRUSTED, COUNTED):
-        found.bookkeeping += [key for key in files.old(f"{place}/") if key not in kept]
+    counted = [part for state in versions.values() for part in state.counted.parts]
+    if (mark := MarkOutput.find(run.folder)) is not None and mark.counted is not None:
+        counted += mark.counted.parts  # its version may not be there yet
+    found = Superseded(find_superseded_versions(files, "", COUNTED, versions, counted))
     found.bookkeeping += _index(index.result(), files)
     found.bookkeeping += of_list
     found.bookkeeping += ended_pins(pins.result(), files, "", lambda pin: pin.until < week_ago)
@@ -184,7 +172,7 @@ def compact_index(run: Run, version: Version) -> int:
     Raises:
         DredgeError: the state or the index could not be read or written; the index is unchanged.
     """
-    index = ManifestIndex.load(run.state)
+    index = run.read_index()
     base = open_base(version, run.state, run.options)
     rows = base.rows
     live = {manifest for row in rows.values() for manifest in row.manifests}
@@ -203,9 +191,7 @@ def compact_index(run: Run, version: Version) -> int:
     kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
     # Reads after the mark are for the next run: a run with a lost lease may have written them.
     unseen = index.snapshots(run.state, base.state.seen)
-    # A second, empty row for snapshots with two different reads: the index still shows the difference.
-    contradicted = {*base.state.contradicted, *index.contradicted}
-    named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
+    named = [*unite_rows([*rows.values(), *unseen.values()]).values()]
     snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)

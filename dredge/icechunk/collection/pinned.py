@@ -31,7 +31,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
-from dredge.icechunk.repository import MANIFESTS, ids_in_config, read_history
+from dredge.icechunk.repository import MANIFESTS, ids_in_config, list_names, read_history
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader, StorageOptions, open_reader
@@ -152,7 +152,7 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
         try:
             history = read_history(reader)
             refs = refs_by_manifest(snapshot_rows(reader, sorted(history.live())))
-            names = {*refs, *_listed(reader)}
+            names = {*refs, *filter(is_id, list_names(reader, MANIFESTS))}
             for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), _AT_ONCE):
                 found.update(ids)
             found |= ids_in_config(reader)
@@ -160,13 +160,6 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
             error.add_note(f"{uri} is named in referring_repositories")
             raise
     return found
-
-
-def _listed(reader: ObjectReader) -> set[str]:
-    names = {
-        key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
-    }
-    return {name for name in names if is_id(name)}
 
 
 def _read_referring(reader: ObjectReader, refs: Mapping[str, int], manifest: str) -> set[str]:

@@ -25,7 +25,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import duration_text, size_text
 from dredge.runs.report import ReportRow
-from dredge.runs.results import RunResults, StepResult
+from dredge.runs.results import OUTCOMES, RunResults
 from dredge.runs.summary import StepOutput
 from dredge.runs.versions import OPTIMIZED
 from dredge.undo.ways import WORDS
@@ -33,17 +33,6 @@ from dredge.undo.ways import WORDS
 _BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
 _AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
 """Steps before and after an approval."""
-OUTCOMES = {
-    "success": "done",
-    "dry_run": "dry run: nothing was deleted",
-    "awaiting_approval": "awaiting approval: nothing was deleted",
-    "rejected": "rejected: nothing was deleted",
-    "refused": "refused by a guard: nothing was deleted",
-    "alarm": "alarm: an earlier run had deleted live objects; this run deleted nothing",
-    "partial": "some candidates were not deleted",
-    "failed": "failed: nothing was deleted",
-    "unfinished": "not finished",
-}
 _STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 
 type Totals = dict[str, dict[str, int]]
@@ -70,12 +59,13 @@ def build_report(run: Run) -> dict[str, Any]:
     guards, swept = left.of(CheckLimitsOutput), left.of(BulkDeleteOutput)
     listed = left.of(ListCandidatesOutput)
     kinds = {kind: _figures(left, kind) for kind in FOLDERS}
-    outcome = _outcome(left, plan.config.dry_run)
+    outcome = left.outcome
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     pending = {} if listed is None else listed.pending
     mark = left.of(MarkOutput)
     young = 0 if mark is None else mark.counts["young_snapshots"]
     return {
+        **left.to_details(),
         "format": 1,
         "title": f"Collection of {plan.uri}",
         "run_id": plan.run_id,
@@ -121,11 +111,8 @@ def build_report(run: Run) -> dict[str, Any]:
                 pending.get("by_kind", {}).get(kind),
             )
         ],
-        "problems": [result.problem for result in left.steps.values() if result.problem],
         "failures": [] if swept is None else swept.failures,
-        "warnings": [warning for summary in left.summaries for warning in summary.warnings],
         "findings": [] if guards is None else guards.findings,
-        "steps": [_step(result) for result in left.steps.values()],
     }
 
 
@@ -154,27 +141,8 @@ def _sum(kinds: Mapping[str, Mapping[str, int]], what: str) -> dict[str, int]:
     }
 
 
-def _outcome(left: RunResults, dry_run: bool) -> str:
-    def status(output: type[StepOutput]) -> str:
-        found = left.of(output)
-        return "" if found is None else found.summary.status
-
-    swept = left.of(BulkDeleteOutput)
-    deleted = 0 if swept is None else swept.deleted_objects
-    if status(BulkDeleteOutput) == "partial":
-        return "partial"
-    for output in (CheckLimitsOutput, ApproveOutput):
-        if status(output) in _STOPPED and not deleted:
-            return status(output)
-    if left.failed is not None:
-        return "partial" if deleted else "failed"
-    if any(result.summary is None for result in left.steps.values()):
-        return "unfinished"
-    return "dry_run" if dry_run else "success"
-
-
 def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
-    if outcome in ("success", "partial"):
+    if outcome in ("success", "partial") or totals["deleted"]["objects"]:
         gone = totals["deleted"]
         text = f"{gone['objects']:,} objects were deleted, {size_text(gone['bytes'])} freed."
         failed = totals["failed"]["objects"]
@@ -233,20 +201,6 @@ def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
                 )
             )
     return facts
-
-
-def _step(result: StepResult) -> dict[str, Any]:
-    summary = result.summary
-    counts = {} if summary is None else dict(summary.counts)
-    return {
-        "step": result.step,
-        "status": result.status,
-        "seconds": "" if summary is None else round(summary.seconds, 1),
-        "figures": ", ".join(
-            f"{name.replace('_', ' ')} {value:,}" for name, value in counts.items() if value
-        ),
-        "counts": counts,
-    }
 
 
 def _mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
@@ -352,17 +306,12 @@ def make_question(run: Run, asked: Asked, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
+    guards, listed = CheckLimitsOutput.find(run.folder), ListCandidatesOutput.find(run.folder)
     if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)
     yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
     yield from _stays(listed)
-
-
-def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
-    summary = run.folder.read_summary(output.STEP)
-    return None if summary is None else output.of(summary)
 
 
 def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:

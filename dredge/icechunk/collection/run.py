@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.index import SnapshotRow, cache_uri, columns_of, rows_of
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, cache_uri, columns_of, rows_of
 from dredge.icechunk.collection.witness.record import FORGET_LOST
 from dredge.icechunk.expiration.plan import plan_for
 from dredge.icechunk.format.repo_info import SnapshotEntry
@@ -29,14 +29,14 @@ from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
 from dredge.inventory.manifest import Inventory
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import Clock, running_seconds, utc_now
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.parts import cache_parts
-from dredge.runs.payload import from_versioned
+from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.pending import store
-from dredge.runs.run import PlannedRun
+from dredge.runs.run import CollectionRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import CLEAN, Current, Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
@@ -83,7 +83,6 @@ class RunState:
     snapshots: PartInfo
     virtual: PartInfo  # set of the ids in locations of virtual chunks, and perhaps of some earlier ones
     counted: CountedSet  # number of live manifests by chunk, in the folder of lease and index
-    contradicted: tuple[str, ...]  # snapshots with two different reads; they have the manifests of both
     seen: tuple[str, ...]  # names of the parts of the index in these snapshots; other parts were not compared
     format: int = STATE_FORMAT
 
@@ -235,8 +234,10 @@ def read_plan(run_uri: str, options: StorageOptions | None = None) -> Collection
 
 
 @dataclass
-class Run(PlannedRun[CollectionPlan]):
-    """A run of a collection. Make it with `Run.open`."""
+class Run(CollectionRun[CollectionPlan]):
+    """A run of a collection; made with `Run.open`. `index`: the manifest index that this process has read."""
+
+    index: ManifestIndex | None = None
 
     @classmethod
     def open(
@@ -246,25 +247,28 @@ class Run(PlannedRun[CollectionPlan]):
         clock: Clock = utc_now,
         plan: CollectionPlan | None = None,
     ) -> Run:
-        """Open a run by the URI of its folder; reads the plan unless it is given.
-
-        Raises:
-            ConfigError: there is no run.
-        """
+        """Open a run by the URI of its folder, with its plan if it was just written; ConfigError if there is none."""
+        # A caller with a plan has just written it, under its lease.
+        written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
         plan = plan or read_plan(run_uri, options)
         return cls(
             plan=plan,
-            folder=RunFolder(open_writer(run_uri, options), plan.run_id),
+            folder=RunFolder(open_writer(run_uri, options), plan.run_id, written=written),
             reader=open_reader(plan.uri, options),
             state=open_state(plan.uri, options),
             clock=clock,
             options=options,
+            _held_at=held_at,
         )
 
     @property
     def lease(self) -> Lease:
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
+
+    def read_current(self) -> Current[RunState]:
+        """Read the newest state of the repository."""
+        return StateStore(self.state, self.options).current(self.plan.uri, self.plan.spec_version)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -281,6 +285,11 @@ class Run(PlannedRun[CollectionPlan]):
     def previous(self) -> Base | None:
         """The state of the run before; None without one."""
         return None if self.plan.state is None else open_base(self.plan.state, self.state, self.options)
+
+    def read_index(self) -> ManifestIndex:
+        """The manifest index; it only grows, so one that this process has read stays right."""
+        self.index = self.index or ManifestIndex.load(self.state)
+        return self.index
 
     def pinned(self) -> tuple[LocatedSet, ...]:
         """Restored objects kept for now."""

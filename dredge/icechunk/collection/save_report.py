@@ -27,7 +27,7 @@ from dredge.icechunk.collection.outputs import (
     SaveReportOutput,
     StateOutput,
 )
-from dredge.icechunk.collection.own_files import clean_up, keep_small
+from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.runs.payload import to_json
@@ -60,16 +60,20 @@ def save_report(run: Run) -> StepSummary:
 
 def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
     error: DredgeError | None = None
-    try:
-        if is_complete and (moved := advance_state(run)) is not None:
-            keep_small(run, StateOutput.of(moved).version)
-            run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
-            if attempt.is_newest():  # compaction takes long: another try may have begun
-                clean_up(run)
-    except DredgeError as found:
-        log.exception("the state was not advanced")
-        error = found
-    _distrust(run)
+    with at_once() as ask:
+        # What the state named a week ago does not depend on its advance.
+        superseded = ask(find_superseded, run) if is_complete and not run.plan.dry_run else None
+        try:
+            if is_complete and (moved := advance_state(run)) is not None:
+                keep_small(run, StateOutput.of(moved).version)
+                is_newest = ask(attempt.is_newest)  # compaction takes long: another try may have begun
+                run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
+                if is_newest.result() and superseded is not None:
+                    clean_up(run, superseded.result)
+        except DredgeError as found:
+            log.exception("the state was not advanced")
+            error = found
+    _distrust(run, is_complete)
     summary = write_report(run, attempt)
     if error is not None:
         raise error
@@ -84,11 +88,11 @@ def _is_complete(run: Run) -> bool:
         return False
 
 
-def _distrust(run: Run) -> None:
+def _distrust(run: Run, is_complete: bool) -> None:
     # No later run may build on a state that this run could not read.
     if (built_on := run.plan.state) is None:
         return
-    if why := _could_not_read(run) or lost_list(run):
+    if why := (None if is_complete else _could_not_read(run)) or lost_list(run):
         log.error("%s is not used again, and the next run is a clean one: %s", built_on.name, why)
         StateStore(run.state, run.options).distrust(built_on, why)
 
@@ -149,11 +153,10 @@ def advance_state(run: Run) -> StepSummary | None:
         ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
-    config, mark = run.plan.config, run.folder.read_summary(MarkOutput.STEP)
-    if config.dry_run or config.kept_kinds or mark is None or lost_list(run):
+    config, mark = run.plan.config, MarkOutput.find(run.folder)
+    if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None
-    if (counted := MarkOutput.of(mark).counted) is None:
-        return None
+    counted = mark.counted
     # The sweep's inputs belong to the state's chain.
     approved = approval_inputs(run.plan, run.folder, ApproveOutput)
     inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
@@ -162,8 +165,8 @@ def advance_state(run: Run) -> StepSummary | None:
 
 def lost_list(run: Run) -> str:
     """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
-    listed = run.folder.read_summary(ListCandidatesOutput.STEP)
-    return "" if run.plan.mode == CLEAN or listed is None else ListCandidatesOutput.of(listed).waits_anew
+    listed = ListCandidatesOutput.find(run.folder)
+    return "" if run.plan.mode == CLEAN or listed is None else listed.waits_anew
 
 
 def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
@@ -196,6 +199,5 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         snapshots=record.input(MarkOutput).snapshot_rows,
         virtual=record.input(MarkOutput).virtual,
         counted=counted,
-        contradicted=tuple(record.input(MarkOutput).contradicted),
         seen=tuple(record.input(MarkOutput).seen),
     )

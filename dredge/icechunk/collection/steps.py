@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from dredge.approve.question import Question
@@ -51,17 +51,18 @@ from dredge.icechunk.collection.run import (
 from dredge.icechunk.collection.save_report import save_report, write_report
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
-from dredge.inventory.manifest import Inventory, find_inventory
-from dredge.runs import run as shared
+from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.lease import LeaseGrant, hand_over
+from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import to_json
-from dredge.runs.run import local_holder
+from dredge.runs.pending.store import Stored
+from dredge.runs.run import check_resumable, is_local, local_holder, resume_local
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.runs.versions import CLEAN, choose_mode
-from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.runs.versions import CLEAN, Current, choose_mode
+from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import at_once
 from dredge.storage.probe import demand_conditions
 from dredge.undo.deletions import Deletions, read_deletions
@@ -78,6 +79,8 @@ __all__ = [
     "Run",
     "bulk_delete",
     "check_limits",
+    "check_resumable",
+    "is_local",
     "list_candidates",
     "mark",
     "save_report",
@@ -97,9 +100,10 @@ def collect(
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
     """Do a whole collection, and return its report; a failed step raises its error after the report was written."""
-    plan = plan_collection(config, options=options, clock=clock)
-    run = Run.open(plan.run_uri, options, clock, plan)
-    return to_its_end(run, runner or LocalRunner())
+    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
+        plan = plan_collection(config, options=options, clock=clock)
+        run = Run.open(plan.run_uri, options, clock, plan)
+        return to_its_end(run, runner or LocalRunner())
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
@@ -167,58 +171,30 @@ def plan_collection(
     version = spec_version(open_reader(config.uri, options))
     state = open_state(config.uri, options)
     store = StoreClock(state, clock)
-    now, _ = compare_store(store, clock, config.safety.clock_skew_seconds_max)
-    demand_conditions(state)
-    run_id = new_descending_xid(now)
+    with at_once() as ask:
+        # Before the lease: where another run replaces the state or the list meanwhile, this run's own fail.
+        states = ask(StateStore(state, options).current, config.uri, version)
+        deletions = ask(read_deletions, state)
+        pending = ask(lambda: find_list(state, config.uri, store.now()))
+        now, _ = compare_store(store, clock, config.safety.clock_skew_seconds_max)
+        run_id = new_descending_xid(now)
+        root = config.run_root or f"{config.uri.rstrip('/')}/{RUNS}"
+        run_uri = f"{root.rstrip('/')}/{run_id}"
+        way = ask(choose_way, config.undo, config.uri, run_uri, options)
+        demand_conditions(state)
+    current, undo = states.result(), way.result()
+    mode, why = _choose_mode(config, now, current, deletions.result(), pending.result())
+    source = config.inventory if mode == CLEAN else None  # an optimized run lists no chunks
+    inventory = plan_inventory(source, config.uri, now, config.safety.inventory_days_max, options)
     repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
-    try:
-        plan = _plan(config, version, run_id, now, grant, state, options)
-        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-    except DredgeError:
-        if lease is None:  # the caller has no grant to release
-            with suppress(DredgeError):
-                repository_lease.release(grant)
-        raise
-    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
-    return plan
-
-
-def _plan(
-    config: CollectConfig,
-    version: int,
-    run_id: str,
-    now: datetime,
-    grant: LeaseGrant,
-    state: ObjectWriter,
-    options: StorageOptions | None,
-) -> CollectionPlan:
-    run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
-    with at_once() as ask:
-        way = ask(choose_way, config.undo, config.uri, run_uri, options)
-        records, stored = ask(read_deletions, state), ask(find_list, state, config.uri, now)
-        current = StateStore(state, options).current(config.uri, version)
-    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
-    if mode != CLEAN and current.state is not None:
-        if other := _swept_since(records.result(), current.state):
-            mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
-        elif (pending := stored.result()).pending is None:
-            mode, why = CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
-    if current.problem:
-        log.error(
-            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
-        )
-    log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
-    inventory, undo = _inventory(config, mode, now, options), way.result()
-    log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
-    return CollectionPlan(
+    plan = CollectionPlan(
         run_id=run_id,
         uri=config.uri,
         spec_version=version,
         run_uri=run_uri,
         created_at=now,
-        cutoff=_cutoff(now, config, inventory),
+        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
         mode=mode,
         why_mode=why,
         state=None if current.state is None else current.version,
@@ -228,6 +204,32 @@ def _plan(
         inventory=inventory,
         undo=undo,
     )
+    try:
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+    except DredgeError:
+        if lease is None:  # the caller has no grant to release
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
+    log.info("run %s of %s is %s: %s. Undo is %s: %s", run_id, plan.uri, mode, why, undo.way, undo.why)
+    return plan
+
+
+def _choose_mode(
+    config: CollectConfig, now: datetime, current: Current[RunState], records: Deletions, pending: Stored
+) -> tuple[str, str]:
+    if current.problem:
+        log.error(
+            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
+        )
+    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if mode != CLEAN and current.state is not None:
+        if other := _swept_since(records, current.state):
+            return CLEAN, f"run {other} deleted since the run that it would build on"
+        if pending.pending is None:
+            return CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
+    return mode, why
 
 
 def _swept_since(records: Deletions, base: RunState) -> str | None:
@@ -235,23 +237,6 @@ def _swept_since(records: Deletions, base: RunState) -> str | None:
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
     return next((run_id for run_id in (*later, *unread) if run_id != base.run_id), None)
-
-
-def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
-    # Objects written after the inventory's start wait for the next inventory.
-    latest = now - timedelta(seconds=config.min_age_seconds)
-    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
-
-
-def _inventory(
-    config: CollectConfig, mode: str, now: datetime, options: StorageOptions | None
-) -> Inventory | None:
-    if config.inventory is None or mode != CLEAN:
-        return None
-    age_max = timedelta(days=config.safety.inventory_days_max)
-    found = find_inventory(config.inventory, config.uri, now, age_max, options).source
-    log.info("chunks of %s are read from inventory %s, begun %s", config.uri, found.uri, found.created_at)
-    return found
 
 
 def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
@@ -265,27 +250,7 @@ def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOption
     return True
 
 
-def is_local(run: Run) -> bool:
-    """Whether a run has no orchestrator."""
-    return shared.is_local(run.plan)
-
-
-def check_resumable(run: Run) -> None:
-    """Check whether a local run could continue; read-only. Raises as `dredge.runs.run.check_resumable`."""
-    plan = run.plan
-    shared.check_resumable(
-        run, plan.state_etag, lambda: StateStore(run.state, run.options).current(plan.uri, plan.spec_version)
-    )
-
-
 def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
     """Take the lease of a local run again, and open the run; raises as `dredge.runs.run.resume_local`."""
-    run = Run.open(run_uri, options, clock)
-    plan = run.plan
-    shared.resume_local(
-        run,
-        plan.state_etag,
-        lambda: StateStore(run.state, options).current(plan.uri, plan.spec_version),
-        lambda grant: resume_run(run_uri, plan.uri, grant, options),
-    )
+    resume_local(Run.open(run_uri, options, clock))
     return Run.open(run_uri, options, clock)

@@ -94,9 +94,8 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
 
 
 def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, Hashes]:
-    summary = marked.folder.read_summary(MarkOutput.STEP)
-    assert summary is not None
-    output = MarkOutput.of(summary)
+    output = MarkOutput.find(marked.folder)
+    assert output is not None
     parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
     parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
     virtual = unite([read_hashes(marked.folder, output.virtual), hash_ids(outside)])

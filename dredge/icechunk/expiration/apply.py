@@ -241,24 +241,13 @@ def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
 
 def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str]:
     """Compare a result with a plan; returns a sentence for each difference."""
-    found = []
-    for snapshot in sorted(released ^ set(plan.released)):
-        found.append(f"{snapshot} was {'released' if snapshot in released else 'not released'}")
-    for snapshot in sorted(set(after.snapshots) ^ set(plan.after.snapshots)):
-        found.append(
-            f"{snapshot} is {'still' if snapshot in after.snapshots else 'no longer'} in the history"
-        )
-    for snapshot in sorted(set(after.snapshots) & set(plan.after.snapshots)):
-        real, planned = after.snapshots[snapshot], plan.after.snapshots[snapshot]
-        if real.parent_id != planned.parent_id:
-            found.append(f"{snapshot} has the parent {real.parent_id}, planned was {planned.parent_id}")
-        elif real.pruned != planned.pruned:
-            found.append(f"{snapshot} keeps other transaction logs than planned")
-        elif real.flushed_at != planned.flushed_at:
-            found.append(f"{snapshot} changed its time")
-    for label in sorted({ref.label for ref in after.refs} ^ {ref.label for ref in plan.after.refs}):
-        found.append(f"{label} is {'still there' if label in {ref.label for ref in after.refs} else 'gone'}")
-    return found
+    found = [
+        f"{snapshot} was {'released' if snapshot in released else 'not released'}"
+        for snapshot in sorted(released ^ set(plan.released))
+    ]
+    planned, real = {*plan.after.lines}, {*after.lines}
+    found += [f"'{line}' is planned, and not in the history" for line in sorted(planned - real)]
+    return found + [f"'{line}' is in the history, and not planned" for line in sorted(real - planned)]
 
 
 def _recorded(reader: ObjectReader) -> tuple[History, History, Operation | None]:

@@ -172,8 +172,8 @@ ASKED = (
     ),
     Breakage(
         "a run whose verdict is bad ends well",
-        "dredge.gc.check_limits.step",
-        "_check",
+        "dredge.approve.output",
+        "conclude",
         Put("If", "verdict", True),
         ("test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody",),
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -27,6 +26,7 @@ from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter
 from tests.support.approvals import approved_run, change, said, take, waiting_run
 from tests.support.gc import World, busy_world, deleting, summary_of
+from tests.support.looks import driver_looks
 
 
 def keys(run: Run) -> list[str]:
@@ -190,8 +190,9 @@ def with_each_request(world: World, run: Run, action: Callable[[], None]) -> int
     def before(number: int, _keys: Sequence[str]) -> None:
         if number == 2:
             action()
+            look()
 
-    with deleting(before=before) as requests, pytest.raises(RejectedError):
+    with driver_looks() as look, deleting(before=before) as requests, pytest.raises(RejectedError):
         bulk_delete(run, world.runner)
     return len(requests.made)
 
@@ -199,12 +200,7 @@ def with_each_request(world: World, run: Run, action: Callable[[], None]) -> int
 def test_a_no_stops_a_sweep_that_has_begun() -> None:
     safety = {"heads_every_seconds": 0.01, "gate_every_seconds": 0.0}
     world, run, kept, gone = approved_run(safety=safety)
-
-    def refuse() -> None:
-        said(run, "rejected", by="eve")
-        time.sleep(0.2)  # the driver looks every 10 ms, and workers before each request
-
-    assert with_each_request(world, run, refuse) == 2
+    assert with_each_request(world, run, lambda: said(run, "rejected", by="eve")) == 2
     left = world.data() - kept
     assert kept <= world.data()
     assert 0 < len(left) < len(gone)

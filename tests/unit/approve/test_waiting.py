@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dredge.approve import records
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RejectedError
 from dredge.gc.approve import approve
 from dredge.gc.config import GCConfig
@@ -16,6 +15,7 @@ from dredge.gc.steps import put_question
 from dredge.runs.payload import from_json
 from tests.support.approvals import said, waiting_run
 from tests.support.gc import World, busy_world
+from tests.support.memory_store import MemoryWriter
 
 
 def begun(world: World, config: GCConfig, holder: str) -> Run:
@@ -69,21 +69,18 @@ def test_of_ten_runs_that_have_to_ask_one_asks_at_a_time_and_the_last_ones_find_
 
 
 @pytest.mark.parametrize("moment", ["before", "look", "record", "later"])
-def test_a_no_at_any_moment_of_somebody_elses_yes_wins(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_no_at_any_moment_of_somebody_elses_yes_wins(moment: str, stand_in: Any) -> None:
     world, run, kept, gone = waiting_run()
-    put = records._put_once
 
-    def interrupted(writer: Any, key: str, value: object) -> None:
-        if not key.endswith("/approved.json"):
-            return put(writer, key, value)
-        if moment == "look":
+    def interrupted(put: Any, writer: object, key: str, data: bytes) -> object:
+        if key.endswith("/approved.json") and moment == "look":
             said(run, "rejected", by="eve")
-        put(writer, key, value)
-        if moment == "record":
+        done = put(writer, key, data)
+        if key.endswith("/approved.json") and moment == "record":
             said(run, "rejected", by="eve")
-        return None
+        return done
 
-    monkeypatch.setattr(records, "_put_once", interrupted)
+    stand_in(MemoryWriter.put_if_absent, interrupted)
     if moment == "before":
         said(run, "rejected", by="eve")
     if moment == "later":

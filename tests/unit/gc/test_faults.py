@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import ConfigError, PartialError, RefusedError, UnavailableError
-from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import Run, bulk_delete, run_steps
@@ -86,17 +85,14 @@ def test_credentials_that_may_delete_nothing_leave_everything_and_say_so() -> No
     assert world.data() == kept | gone
 
 
-def test_a_key_pair_that_ends_before_anything_is_deleted_is_wrong_input(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_key_pair_that_ends_before_anything_is_deleted_is_wrong_input() -> None:
     world, kept, gone = busy_world()
-    context = world.plan()
+    context = world.marked()
 
-    def ends(*_: object) -> None:
+    def ends() -> None:
         raise ConfigError("the key pair has expired")
 
-    monkeypatch.setattr(sweep, "recheck", ends)
-    with pytest.raises(ConfigError, match=r"expired$"):
+    with world.during("prepare_uncommitted", ends), pytest.raises(ConfigError, match=r"expired$"):
         world.run(context)
     assert world.data() == kept | gone
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,6 +24,7 @@ from dredge.gc.steps import bulk_delete
 from dredge.lakefs import Repository
 from dredge.storage import open_deleter
 from tests.support.gc import World, deleting, make_world, summary_of
+from tests.support.looks import driver_looks
 
 
 def test_trap_14_15_nothing_outside_data_is_touched() -> None:
@@ -172,9 +172,9 @@ def test_a_repository_that_is_made_in_a_folder_while_a_run_deletes_keeps_that_fo
         if number == request_number:
             world.lake.catalog.repositories.create_repository("inner", f"{world.lake.namespace}/data/inner")
             there.update(set(world.lake.keys("data/inner/")).difference(keys))
-            time.sleep(0.3)  # the driver looks meanwhile
+            look()
 
-    with deleting(before=make):
+    with driver_looks() as look, deleting(before=make):
         assert bulk_delete(run, world.runner).status == "success"
     assert len(there) > 3
     assert world.data() >= kept | there

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +22,7 @@ from dredge.runs.preflight import Line
 from dredge.storage import open_deleter
 from tests.support.gc import World, candidates, deleting, make_world, pending_rows, summary_of
 from tests.support.kv_views import Snapshots, open_as
+from tests.support.looks import driver_looks
 from tests.support.referring import OTHER, expired, import_data, make_importer, stage_there, with_importer
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
@@ -175,23 +174,6 @@ def test_what_is_staged_there_after_the_mark_is_found_by_the_re_check() -> None:
     assert staged in world.data()
 
 
-class Looks:
-    def __init__(self, world: World, name: str) -> None:
-        self._begun = threading.Semaphore(0)
-        self._name = name
-        world.client.before = self._note
-
-    def _note(self, name: str, arguments: tuple[object, ...]) -> None:
-        if (name, *arguments[:1]) in (("branches", self._name), ("repositories",)):
-            self._begun.release()
-
-    def wait_for(self, looks: int) -> None:
-        while self._begun.acquire(blocking=False):
-            pass
-        for _ in range(looks):
-            assert self._begun.acquire(timeout=30)
-
-
 BUSY = {
     "tuning": {"delete_keys": 1, "candidate_rows": 1},
     "safety": {"heads_every_seconds": 0.005, "gate_every_seconds": 0},
@@ -208,12 +190,11 @@ def test_an_import_while_workers_delete_leaves_the_candidates() -> None:
         if number == 1:
             imported.update((world.data() & names) - set(keys))
             import_data(world, "data/slice/")
-            looks.wait_for(4)
+            look()
 
     run = world.marked(referring_repositories=OTHER)
     approve(run)
-    looks = Looks(world, OTHER)
-    with deleting(before=before):
+    with driver_looks() as look, deleting(before=before):
         summary = bulk_delete(run, world.runner)
     assert len(imported) == 5
     assert imported <= world.data()
@@ -232,11 +213,11 @@ def test_a_repository_that_was_made_while_workers_delete_is_read_before_they_go_
             make_importer(world, "late")
             imported.update((world.data() & names) - set(keys))
             import_data(world, "data/slice/", "late")
-            time.sleep(0.3)  # the driver looks meanwhile
+            look()
 
     run = world.marked(referring_repositories="*")
     approve(run)
-    with deleting(before=before):
+    with driver_looks() as look, deleting(before=before):
         bulk_delete(run, world.runner)
     assert len(imported) == 5
     assert imported <= world.data()

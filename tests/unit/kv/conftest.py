@@ -1,23 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from tests.support.dynamodb import dynamodb_server
-from tests.support.postgres import PostgresServer, postgres_server
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def endpoint() -> Iterator[str]:
-    with dynamodb_server() as running:
-        yield running
 
 
 @pytest.fixture

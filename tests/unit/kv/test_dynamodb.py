@@ -20,8 +20,8 @@ def pauses() -> list[float]:
 
 
 @pytest.fixture
-def store(endpoint: str, pauses: list[float]) -> Iterator[DynamoStore]:
-    with DynamoStore(table_url(endpoint), sleep=pauses.append) as opened:
+def store(dynamodb: str, pauses: list[float]) -> Iterator[DynamoStore]:
+    with DynamoStore(table_url(dynamodb), sleep=pauses.append) as opened:
         yield opened
 
 

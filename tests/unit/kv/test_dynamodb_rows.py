@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("aws_credentials")
 
 
 @pytest.fixture
-def url(endpoint: str) -> str:
-    return table_url(endpoint)
+def url(dynamodb: str) -> str:
+    return table_url(dynamodb)
 
 
 @pytest.fixture
@@ -92,6 +92,6 @@ def test_a_throttled_deletion_is_tried_again(store: DynamoStore, rows: DynamoRow
     assert rows.delete_rows([Row(b"p", b"k", b"v")]) == [True]
 
 
-def test_a_missing_table_is_not_made_by_looking(endpoint: str) -> None:
+def test_a_missing_table_is_not_made_by_looking(dynamodb: str) -> None:
     with pytest.raises(ConfigError):
-        DynamoRows(table_url(endpoint))
+        DynamoRows(table_url(dynamodb))

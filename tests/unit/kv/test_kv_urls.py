@@ -88,13 +88,13 @@ def test_a_server_that_stays_silent_is_named_without_secrets() -> None:
     assert SECRET not in words_of(error)
 
 
-def test_what_the_server_says_is_told_without_values_of_the_url(server: PostgresServer) -> None:
-    fresh = server.new_database()
+def test_what_the_server_says_is_told_without_values_of_the_url(postgres: PostgresServer) -> None:
+    fresh = postgres.new_database()
     PostgresStore(fresh).close()
     for url in (
         fresh.replace("postgres:@", f"{SECRET}:{SECRET}@"),  # no such role
-        server.url("no_such_database", user=SECRET, password=SECRET),
-        server.url("no_such_database", password=SECRET),
+        postgres.url("no_such_database", user=SECRET, password=SECRET),
+        postgres.url("no_such_database", password=SECRET),
         f"{fresh}&options=-c%20{SECRET}%3D1",  # no such setting
     ):
         error = failure_of(lambda url=url: open_row_reader(url))  # type: ignore[misc]
@@ -102,9 +102,9 @@ def test_what_the_server_says_is_told_without_values_of_the_url(server: Postgres
         assert SECRET not in words_of(error)
 
 
-def test_the_form_of_lakefs_own_setting_is_taken(server: PostgresServer) -> None:
-    fresh = server.new_database()
-    folder, name = server._socket(), fresh.rpartition("/")[2].partition("?")[0]
+def test_the_form_of_lakefs_own_setting_is_taken(postgres: PostgresServer) -> None:
+    fresh = postgres.new_database()
+    folder, name = postgres._socket(), fresh.rpartition("/")[2].partition("?")[0]
     words = f"host='{folder}' user=postgres password='{SECRET} @/' dbname={name}"
     with PostgresStore(words) as store:
         store.set(b"p", b"k", b"v")
@@ -127,12 +127,12 @@ def test_the_form_of_lakefs_own_setting_is_taken(server: PostgresServer) -> None
         "options=-cstatement_timeout%3D9000&search_path=%22%24user%22%2C%20public",
     ],
 )
-def test_words_of_lakefs_own_connection_string_are_taken(server: PostgresServer, words: str) -> None:
-    fresh = server.new_database()
+def test_words_of_lakefs_own_connection_string_are_taken(postgres: PostgresServer, words: str) -> None:
+    fresh = postgres.new_database()
     PostgresStore(fresh).close()
     with contextlib.closing(open_row_reader(f"{fresh}&{words}")) as rows, rows.view() as view:
         assert list(view.scan(b"p")) == []
-    folder, name = server._socket(), fresh.rpartition("/")[2].partition("?")[0]
+    folder, name = postgres._socket(), fresh.rpartition("/")[2].partition("?")[0]
     if "%" not in words:
         plain = " ".join(f"{pair.replace('=', " = '")}'" for pair in words.split("&"))
         open_store(f"{plain} host={folder} user=postgres dbname={name}").close()

@@ -36,8 +36,8 @@ _SESSION = (
 
 
 @pytest.fixture
-def pooled(server: PostgresServer) -> Iterator[str]:
-    direct = server.new_database()
+def pooled(postgres: PostgresServer) -> Iterator[str]:
+    direct = postgres.new_database()
     with pooler(direct) as url:
         yield url
 
@@ -119,8 +119,8 @@ def test_a_reader_cannot_write_through_a_pooler_either(
     _still_writes(lakefs)
 
 
-def test_a_pooler_that_drops_the_search_path_is_refused(server: PostgresServer) -> None:
-    direct = server.new_database()
+def test_a_pooler_that_drops_the_search_path_is_refused(postgres: PostgresServer) -> None:
+    direct = postgres.new_database()
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA lake")
     with PostgresStore(f"{direct}&search_path=lake") as store:

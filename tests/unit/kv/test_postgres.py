@@ -15,8 +15,8 @@ from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def url(server: PostgresServer) -> str:
-    return server.new_database()
+def url(postgres: PostgresServer) -> str:
+    return postgres.new_database()
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_a_forked_child_uses_connections_of_its_own(store: PostgresStore) -> Non
 
 
 def test_a_lost_server_is_unavailable_and_never_a_missing_key(
-    server: PostgresServer, store: PostgresStore
+    postgres: PostgresServer, store: PostgresStore
 ) -> None:
     store.set(b"p", b"there", b"v")
-    server.stop()
+    postgres.stop()
     try:
         with pytest.raises(UnavailableError):
             store.get(b"p", b"there")
@@ -92,25 +92,25 @@ def test_a_lost_server_is_unavailable_and_never_a_missing_key(
         with pytest.raises(UnavailableError):
             store.set_if(b"p", b"new", b"v", None)
     finally:
-        server._start()
+        postgres._start()
     assert store.get(b"p", b"there") == b"v"
     with pytest.raises(KeyNotFoundError):
         store.get(b"p", b"new")
 
 
 def test_a_read_survives_connections_that_the_server_closed(
-    server: PostgresServer, store: PostgresStore
+    postgres: PostgresServer, store: PostgresStore
 ) -> None:
     store.set(b"p", b"there", b"v")
-    _end_connections(server)
+    _end_connections(postgres)
     assert store.get(b"p", b"there") == b"v"
 
 
 def test_a_write_on_a_closed_connection_is_not_repeated_behind_the_callers_back(
-    server: PostgresServer, store: PostgresStore
+    postgres: PostgresServer, store: PostgresStore
 ) -> None:
     store.set(b"p", b"there", b"v")
-    _end_connections(server)
+    _end_connections(postgres)
     with pytest.raises(UnavailableError):
         store.set_if(b"p", b"there", b"w", b"v")
     store.set_if(b"p", b"there", b"w", b"v")  # and the next one finds a fresh connection
@@ -123,14 +123,14 @@ def test_a_read_only_store_cannot_write(url: str, store: PostgresStore) -> None:
             reader.set(b"q", b"k", b"v")
 
 
-def test_a_database_without_the_table_is_not_made_into_a_store_by_looking(server: PostgresServer) -> None:
+def test_a_database_without_the_table_is_not_made_into_a_store_by_looking(postgres: PostgresServer) -> None:
     for read_only in (False, True):
         with pytest.raises(ConfigError, match="no table kv"):
-            PostgresStore(server.new_database(), create=False, read_only=read_only)
+            PostgresStore(postgres.new_database(), create=False, read_only=read_only)
 
 
-def _end_connections(server: PostgresServer) -> None:
-    server.admin(
+def _end_connections(postgres: PostgresServer) -> None:
+    postgres.admin(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )

@@ -18,8 +18,8 @@ from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
-def database(server: PostgresServer) -> str:
-    url = server.new_database()
+def database(postgres: PostgresServer) -> str:
+    url = postgres.new_database()
     PostgresStore(url).close()
     return url
 

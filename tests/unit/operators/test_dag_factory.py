@@ -9,10 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
-from airflow_dredge.operators.dag_factory import About, Many, many_dag, one_task_dag
+from airflow_dredge.operators.dag_factory import About, Many, many_dag
 from airflow_dredge.operators.lakefs.many import (
     LakeFSChooseRepositoriesOperator,
     LakeFSCollectRepositoryOperator,
@@ -22,14 +21,12 @@ from airflow_dredge.operators.lakefs.params import (
     ALL_FORM,
     FORM,
     GC_SCHEDULES,
-    PURGE_FORM,
     WHICH,
     repository_settings,
 )
 from airflow_dredge.operators.schedules import (
     NO_BACKFILLS,
     data_window,
-    first_task_arguments,
     read_schedules,
     read_settings,
     run_types,
@@ -63,33 +60,8 @@ def test_a_dag_with_a_schedule_waits_until_somebody_switches_it_on_and_has_no_ba
         assert {"manual", "scheduled"} <= kinds_of_runs(dag)
 
 
-def test_every_task_has_the_pool_that_its_dag_was_made_with() -> None:
-    def pools(dag: DAG) -> set[str]:
-        return {task.pool for task in dag.tasks}
-
-    def task() -> None:
-        EmptyOperator(task_id="purge")
-
-    own = {"pool": "gc"}
-    assert pools(all_dag(default_args=own)) == {"gc"}
-    assert pools(one_task_dag("purge", task, PURGE_FORM, ABOUT, default_args=own)) == {"gc"}
-
-
 BY_HAND = {"manual", "operator_triggered", "asset_triggered"}
 LAKE: dict[str, Any] = {"schedule": "@hourly", "repository": "lake"}
-
-
-def test_runs_by_hand_are_many_and_those_on_a_schedule_wait_for_each_other() -> None:
-    by_hand, daily = schedule_arguments(None), schedule_arguments("@daily")
-    assert (by_hand["schedule"], by_hand["max_active_runs"], by_hand["is_paused_upon_creation"]) == (
-        None,
-        64,
-        None,
-    )
-    assert (daily["max_active_runs"], daily["is_paused_upon_creation"]) == (1, True)
-    assert first_task_arguments(None) == {"depends_on_past": False, "wait_for_downstream": False}
-    assert first_task_arguments("@daily")["depends_on_past"]
-    assert first_task_arguments("@daily")["wait_for_downstream"]
 
 
 def test_only_a_dag_whose_runs_have_intervals_can_be_backfilled() -> None:

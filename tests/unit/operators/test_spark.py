@@ -309,13 +309,6 @@ def test_a_master_that_does_not_answer_is_told_before_spark_starts(application: 
     assert len(application.started) == 1
 
 
-def test_executors_get_the_python_of_the_param(application: FakeApplication) -> None:
-    submit(host="yarn", spark_python="hdfs:///envs/dredge.tar.gz")
-    (_, command, _), *_ = application.started
-    assert "spark.pyspark.python=./dredge-env/bin/python3" in command
-    assert "spark.archives=hdfs:///envs/dredge.tar.gz#dredge-env" in command
-
-
 def test_a_server_of_connect_has_its_own_python(application: FakeApplication) -> None:
     operator = LakeFSSliceListingOperator(
         task_id="slice_listing", run_uri="s3://bucket/runs/d4", spark_python="/opt/python"

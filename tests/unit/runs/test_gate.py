@@ -19,7 +19,7 @@ from dredge.runs.lease import Lease
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer, store_clock
-from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_store import MemoryReader, forget_memory_store, memory_store
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
 
@@ -201,18 +201,17 @@ def test_a_gate_is_closed_to_a_worker_that_slept_before_the_stores_time_reached_
 
 
 def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
-    gate: Gate, writer: ObjectWriter, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, writer: ObjectWriter, clocks: Clocks, stand_in: Any
 ) -> None:
     look(writer, True)
     halted = timedelta()
-    read = RunFolder.read_json
 
-    def slowly(folder: RunFolder, name: str) -> Any:
+    def slowly(honest: Any, reader: object, key: str) -> Any:
         nonlocal halted
-        found, halted = read(folder, name), timedelta(seconds=70)
+        found, halted = honest(reader, key), timedelta(seconds=70 if key == WATCH else 0)
         return found
 
-    monkeypatch.setattr(RunFolder, "read_json", slowly)
+    stand_in(MemoryReader.get, slowly)
     clocks.store = lambda *asked: store_clock(*asked) + halted
     assert not gate.is_open()
 
@@ -391,13 +390,11 @@ def test_a_look_that_fails_closes_the_gate_also_without_a_word(
     assert _written(folder) == {"open": False, "reason": reason, "published": 0}
 
 
-def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(folder: RunFolder, clocks: Clocks) -> None:
     def no_clock(*_: object) -> datetime:
         raise UnavailableError("503")
 
-    monkeypatch.setattr("dredge.runs.gate.store_clock", no_clock)
+    clocks.store = no_clock
     assert not Watch(folder, folder.writer, KEY, lambda: None).look()
     assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
 
@@ -425,18 +422,18 @@ def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
 
 
 def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder: RunFolder) -> None:
-    looks = 0
+    looks, last = 0, threading.Event()
 
     def look() -> str | None:
         nonlocal looks
         looks += 1
-        return "main moved" if looks == 3 else None
+        if looks < 3:
+            return None
+        last.set()
+        return "main moved"
 
     with watching(folder, folder.writer, KEY, look, 0.001) as watch:
-        for _ in range(1000):
-            if watch.found:
-                break
-            threading.Event().wait(0.005)
+        assert last.wait(60)
     assert (looks, watch.found) == (3, "main moved"), "and not once more, when the reason might be gone"
     assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
 

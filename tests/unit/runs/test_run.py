@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.run import PlannedRun, is_local, local_holder, resume_local
+from dredge.runs.payload import to_json
+from dredge.runs.run import CollectionRun, check_resumable, is_local, local_holder, resume_local
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
@@ -25,6 +25,8 @@ from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told
 
 TTL = timedelta(hours=1)
+OLD: Current[Told] = Current(etag="old")
+NEW = Current(etag="new", state=Told("r2"))
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,21 @@ class Plan:
     lease: LeaseGrant
     run_id: str = "r1"
     store_uri: str = "memory://run-test/lake"
+    state_etag: str | None = "old"
 
 
 @dataclass(slots=True)
-class Run(PlannedRun[Plan]):
+class Run(CollectionRun[Plan]):
     held: Lease | None = None
+    current: Current[Told] = OLD
 
     @property
     def lease(self) -> Lease:
         assert self.held is not None
         return self.held
+
+    def read_current(self) -> Current[Told]:
+        return self.current
 
 
 class First(StepOutput):
@@ -89,33 +96,14 @@ def test_a_step_begins_with_a_lease_that_lives(run: Run) -> None:
         run.lease.acquire("somebody else")
 
 
-OLD, NEW = Current(etag="old"), Current(etag="new", state=Told("r2"))
-
-
 @pytest.fixture
-def lease() -> Iterator[Lease]:
-    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    yield Lease(open_writer("memory://resuming-test"), timedelta(hours=1), clock)
-    forget_memory_store("resuming-test")
-
-
-@pytest.fixture
-def local_run(lease: Lease) -> Any:
-    grant = lease.acquire(local_holder("r1"))
-    lease.release(grant)
-    plan = SimpleNamespace(run_id="r1", lease=grant)
-    return SimpleNamespace(plan=plan, lease=lease, folder=SimpleNamespace(uri="memory://resuming-test/r1"))
-
-
-def again(local_run: Any, current: Current[Told], goes_on: bool = True) -> list[LeaseGrant]:
-    given: list[LeaseGrant] = []
-
-    def resume(grant: LeaseGrant) -> bool:
-        given.append(grant)
-        return goes_on
-
-    resume_local(local_run, "old", lambda: current, resume)
-    return given
+def local_run(run: Run) -> Run:
+    run.lease.release(run.plan.lease)
+    grant = run.lease.acquire(local_holder("r1"))
+    run.lease.release(grant)
+    run.plan = Plan(grant)
+    run.folder.write_json("plan.json", {"run_id": "r1", "lease": to_json(grant)})
+    return run
 
 
 def is_free(lease: Lease) -> bool:
@@ -126,25 +114,35 @@ def is_free(lease: Lease) -> bool:
     return True
 
 
+def test_a_run_goes_on_under_a_new_lease_that_its_plan_has(local_run: Run) -> None:
+    check_resumable(local_run)
+    resume_local(local_run)
+    assert local_run.folder.read_json("plan.json")["lease"]["fencing"] == local_run.plan.lease.fencing + 1
+    assert not is_free(local_run.lease)
+
+
 @pytest.mark.parametrize("current", [NEW, Current(etag="new"), Current()])
 def test_a_run_does_not_go_on_from_another_state_and_gives_the_lease_back(
-    local_run: Any, lease: Lease, current: Current[Told]
+    local_run: Run, current: Current[Told]
 ) -> None:
+    local_run.current = current
     with pytest.raises(RefusedError):
-        again(local_run, current)
-    assert is_free(lease)
+        resume_local(local_run)
+    assert is_free(local_run.lease)
 
 
-def test_a_run_that_is_resumed_elsewhere_is_left_to_it(local_run: Any, lease: Lease) -> None:
+def test_a_run_that_is_resumed_elsewhere_is_left_to_it(local_run: Run) -> None:
+    later = replace(local_run.plan.lease, fencing=99)
+    local_run.folder.write_json("plan.json", {"run_id": "r1", "lease": to_json(later)})
     with pytest.raises(RefusedError):
-        again(local_run, OLD, goes_on=False)
-    assert is_free(lease)
+        resume_local(local_run)
+    assert is_free(local_run.lease)
 
 
-def test_a_run_of_an_orchestrator_is_left_to_it(local_run: Any, lease: Lease) -> None:
-    assert is_local(local_run.plan)
-    local_run.plan.lease = lease.acquire("lakefs_gc manual__1")
-    assert not is_local(local_run.plan)
+def test_a_run_of_an_orchestrator_is_left_to_it(local_run: Run) -> None:
+    assert is_local(local_run)
+    local_run.plan = Plan(local_run.lease.acquire("lakefs_gc manual__1"))
+    assert not is_local(local_run)
     with pytest.raises(ConfigError):
-        again(local_run, OLD)
-    lease.check(local_run.plan.lease)
+        resume_local(local_run)
+    local_run.lease.check(local_run.plan.lease)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
+import uuid
+from collections.abc import Iterator
 
 import pytest
 
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from tests.support.kv_world import World
+from tests.support.memory_store import forget_memory_store
 from tests.support.trash import Ground, Watcher
 
 
@@ -23,8 +25,10 @@ def watcher(world: World) -> Watcher:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> TrashState:
-    return TrashState(open_writer(f"file://{tmp_path}/state"))
+def state() -> Iterator[TrashState]:
+    name = f"trash-{uuid.uuid4().hex}"
+    yield TrashState(open_writer(f"memory://{name}/state"))
+    forget_memory_store(name)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from dredge.undo.alarms import acknowledge_alarms, open_alarms, read_alarms, rea
 from tests.support.kv_world import DAY, START, World
 from tests.support.memory_rows import MemoryRows
 from tests.support.memory_store import forget_memory_store
-from tests.support.postgres import postgres_server
+from tests.support.postgres import PostgresServer
 from tests.support.trash import Ground, fates
 
 
@@ -91,23 +91,17 @@ def test_what_was_acknowledged_does_not_alarm_twice_unless_it_is_removed_again(g
 
 
 @pytest.mark.parametrize("by", ["the run itself", "the next one"])
-def test_whoever_puts_something_back_leaves_an_alarm(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_whoever_puts_something_back_leaves_an_alarm(ground: Ground, by: str) -> None:
     ground.scan()
-    delete_rows = ground.world.store.delete_rows
 
-    def named_then(*asked: Any) -> list[bool]:
-        outcome = delete_rows(*asked)
+    def named() -> None:
         ground.name_orphan()
         if by == "the next one":
             raise KeyboardInterrupt
-        return outcome
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ground.world.store, "delete_rows", named_then)
-        with pytest.raises((NamedAgainError, KeyboardInterrupt)):
-            ground.clean(DAY)
+    ground.world.store.after_delete.append(named)
+    with pytest.raises((NamedAgainError, KeyboardInterrupt)):
+        ground.clean(DAY)
     removed_by = ground.state.runs()[0]
     if by == "the next one":
         with pytest.raises(NamedAgainError):
@@ -116,22 +110,17 @@ def test_whoever_puts_something_back_leaves_an_alarm(
     assert (found.deleted_by, found.outcomes) == ({removed_by: 1}, {"restored": 1})
 
 
-def test_an_alarm_is_open_before_anything_is_put_back(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alarm_is_open_before_anything_is_put_back(ground: Ground) -> None:
     ground.scan()
     ground.clean(DAY)
     ground.name_orphan()
-    insert_row = ground.world.store.insert_row
 
-    def dying(*asked: Any) -> bool:
-        insert_row(*asked)
+    def die() -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ground.world.store, "insert_row", dying)
-        with pytest.raises(KeyboardInterrupt):
-            ground.clean()
+    ground.world.store.after_insert.append(die)
+    with pytest.raises(KeyboardInterrupt):
+        ground.clean()
     (found,) = open_alarms(ground.state.writer)
     assert found.outcomes == {"not_yet": 1}
     with pytest.raises(AlarmError):
@@ -358,20 +347,19 @@ def test_a_marker_that_was_removed_and_whose_token_is_named_now_is_an_alarm(grou
         ground.clean()
 
 
-def test_postgresql_has_an_id_that_a_new_table_changes() -> None:
-    with postgres_server(fsync=False) as server:
-        url = server.new_database()
-        PostgresStore(url).close()
-        rows = PostgresRows(url)
-        before = rows.own_id()
-        assert rows.own_id() == before
-        system, timeline, table = before.split(":")
-        assert int(system) > 1 << 32
-        assert (int(timeline), int(table) > 16000) == (1, True)
-        with PostgresStore(url) as store:
-            for statement in ("DROP VIEW kv_v", "DROP TABLE kv"):
-                store._write(statement, ())
-            store._create()
-        assert rows.own_id().rpartition(":")[0] == before.rpartition(":")[0]
-        assert rows.own_id() != before
-        rows.close()
+def test_postgresql_has_an_id_that_a_new_table_changes(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    PostgresStore(url).close()
+    rows = PostgresRows(url)
+    before = rows.own_id()
+    assert rows.own_id() == before
+    system, timeline, table = before.split(":")
+    assert int(system) > 1 << 32
+    assert (int(timeline), int(table) > 16000) == (1, True)
+    with PostgresStore(url) as store:
+        for statement in ("DROP VIEW kv_v", "DROP TABLE kv"):
+            store._write(statement, ())
+        store._create()
+    assert rows.own_id().rpartition(":")[0] == before.rpartition(":")[0]
+    assert rows.own_id() != before
+    rows.close()

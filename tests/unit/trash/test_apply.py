@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from dredge import xid
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
-from dredge.kv.rows import Guard, GuardFailedError, Row
+from dredge.kv.rows import GuardFailedError, Row
 from dredge.trash.apply import Applier, NamedAgainError, Outcome, named_now
 from dredge.trash.findings import TrashFinding
 from dredge.trash.look import read_references
@@ -19,6 +18,7 @@ from dredge.trash.names import ACTIONS, REPOSITORIES
 from dredge.trash.rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.undo import UndoLog
 from dredge.undo.alarms import acknowledge_alarms
+from tests.support.killing import failing_writes
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground, applier, fates, key_of, partition_of
 
@@ -148,14 +148,9 @@ def test_rows_are_in_the_undo_file_before_they_are_deleted(ground: Ground) -> No
     assert [kept] == ground.world.store.asked
 
 
-def test_without_an_undo_file_nothing_is_deleted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_undo_file_nothing_is_deleted(ground: Ground) -> None:
     ground.scan()
-
-    def full(*_: Any) -> None:
-        raise UnavailableError("no space left")
-
-    monkeypatch.setattr("dredge.trash.undo.UndoLog.write", full)
-    with pytest.raises(UnavailableError):
+    with failing_writes("/undo/", UnavailableError("no space left")), pytest.raises(UnavailableError):
         ground.clean(DAY)
     assert ground.orphan_rows() == 2
 
@@ -256,27 +251,24 @@ def test_nothing_more_goes_after_a_large_partition_was_named_half_way(
     assert ground.orphan_rows() == 10
 
 
-def test_nothing_more_goes_after_a_guard_failed_and_what_is_gone_is_named(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_more_goes_after_a_guard_failed_and_what_is_gone_is_named(ground: Ground) -> None:
     other = ground.world.stage("lake-zzz:1", "a", "b")
     findings = [partition_of(ground, ground.orphan), partition_of(ground, other)]
-    delete_rows, calls = ground.world.store.delete_rows, list[int]()
+    store = ground.world.store
 
-    def fail_half_way(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        calls.append(len(rows))
-        if len(calls) == 1:
-            done = delete_rows([row for row in rows if row.partition == ground.orphan])
-            raise GuardFailedError("changed", done)
-        if len(calls) == 2:
-            ground.name_orphan()
-            raise GuardFailedError("changed")
-        return delete_rows(rows, guards)
+    def fail_half_way() -> None:
+        done = store.rows.delete_rows([row for row in store.asked[-1] if row.partition == ground.orphan])
+        store.before_delete.append(fail_again)
+        raise GuardFailedError("changed", done)
 
-    monkeypatch.setattr(ground.world.store, "delete_rows", fail_half_way)
+    def fail_again() -> None:
+        ground.name_orphan()
+        raise GuardFailedError("changed")
+
+    store.before_delete.append(fail_half_way)
     with pytest.raises(NamedAgainError):
         applier(ground).run(findings)
-    assert calls == [4, 2]
+    assert [len(rows) for rows in store.asked] == [4, 2]
     assert len(list(ground.world.kv.scan(other))) == 2
     assert ground.orphan_rows() == 2
 

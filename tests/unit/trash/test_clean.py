@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from dredge.trash.restore import restore
 from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
-from tests.support.dynamodb import dynamodb_server, table_url
+from tests.support.dynamodb import table_url
 from tests.support.kv_world import TRUTH, Store, dump, memory_store
-from tests.support.postgres import postgres_server
 
 MARGINS = TrashMargins()
 
@@ -32,30 +30,31 @@ def moment(seconds: float) -> datetime:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Store]]:
+def opened(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Store]:
     """Opens a new store of the asked kind."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with ExitStack() as servers:
 
-        def url_of(kind: str) -> str:
-            if kind == "postgres":
-                return servers.enter_context(postgres_server(fsync=False)).new_database()
-            if kind == "dynamodb":
-                return table_url(servers.enter_context(dynamodb_server()))
-            return f"sqlite://{tmp_path}/kv.db"
+    def url_of(kind: str) -> str:
+        if kind == "postgres":
+            return str(request.getfixturevalue("postgres").new_database())
+        if kind == "dynamodb":
+            return table_url(request.getfixturevalue("dynamodb"))
+        return f"sqlite://{tmp_path}/kv.db"
 
-        def open_new(kind: str) -> Store:
-            if kind == "memory":
-                return memory_store()
-            url = url_of(kind)
-            open_store(url).close()
-            if kind == "postgres":
-                with psycopg.connect(url, autocommit=True) as connection:
-                    connection.execute("TRUNCATE kv")
-            return Store(open_row_cleaner(url))
+    def open_new(kind: str) -> Store:
+        if kind == "memory":
+            return memory_store()
+        url = url_of(kind)
+        open_store(url).close()
+        if kind == "postgres":
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("TRUNCATE kv")
+        return Store(open_row_cleaner(url))
 
-        yield open_new
+    return open_new
 
 
 @pytest.mark.parametrize(

@@ -249,16 +249,3 @@ def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -
     with pytest.raises(LeaseHeldError):
         next(found)
     assert undo.files == 1, "of the second nothing was read"
-
-
-def test_rows_that_change_whenever_they_are_to_go_are_left(world: World, undo: UndoLog) -> None:
-    partition = world.hand_over("lake")
-
-    def change() -> None:
-        for entry in list(world.kv.scan(partition)):
-            world.kv.set(partition, entry.key, b"new")
-
-    world.store.before_delete.append(change)
-    (outcome,) = clean_deleted(world.store, undo)
-    assert (outcome.fate, outcome.rows) == ("skipped", 0)
-    assert {row.value for row in world.kv.scan(partition)} == {b"new"}

@@ -306,21 +306,3 @@ def test_what_is_unused_is_trash_unless_it_is_young_or_held(
     finding = found.candidate(b"p", b"k", "kind", "unused", row, since=START - DAY, **reasons)
     assert (finding.verdict, finding.code, finding.since) == (verdict, code, START - DAY)
     assert (finding.rows, finding.size_bytes, finding.digest) == (1, 6, row.digest)
-
-
-def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watcher) -> None:
-    partition, _ = world.beginning("lake")
-    assert watcher.verdict_of(partition, after=9 * DAY) == ("zombie-create", "wait")
-    assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=1)) == ("zombie-create", "wait")
-    assert watcher.verdict_of(partition, after=timedelta(seconds=1)) == ("zombie-create", "trash")
-
-
-def test_a_token_needs_two_looks_with_unchanged_bytes(world: World, watcher: Watcher) -> None:
-    token = world.stage(world.token("keeper", "main"))
-    assert watcher.verdict_of(token, after=99 * DAY) == ("staging-orphan", "wait")
-    assert watcher.verdict_of(token, after=DAY / 2) == ("staging-orphan", "wait")
-    world.stage(token.decode(), "a/3")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
-    world.kv.set(token, b"a/3", b"changed")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
-    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "trash")

@@ -256,10 +256,3 @@ def test_a_row_whose_bytes_were_damaged_does_not_come_back_as_another() -> None:
     data = encode_rows(ROWS[2:]).replace(b'"dg=="', b'"d*g=="')
     with pytest.raises(FormatError):
         list(decode_rows(data, "name"))
-
-
-def test_what_exists_is_counted_and_stays() -> None:
-    store = memory_store()
-    assert store.insert_row(ROWS[0]._replace(value=b"newer"))
-    assert put_back(store, ROWS) == (2, 1)
-    assert store.all_rows() == {ROWS[0]._replace(value=b"newer"), *ROWS[1:]}

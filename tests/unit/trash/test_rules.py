@@ -195,14 +195,6 @@ def test_a_dangling_commit_is_reported(world: World, watcher: Watcher) -> None:
     assert [(f.key, f.verdict) for f in found.values()] == [(b"commits/" + lone.id.encode(), "report")]
 
 
-def test_an_ownership_hint_that_has_not_expired_for_a_day_stays(world: World, watcher: Watcher) -> None:
-    key = world.owner("gone", "main", START + 3 * DAY)
-    assert watcher.verdict_of(b"mc-ownership", key) == ("branch-owner-stale", "wait")
-    assert watcher.verdict_of(b"mc-ownership", key, 3 * DAY) == ("branch-owner-stale", "wait")
-    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "wait")
-    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "trash")
-
-
 SECOND = timedelta(seconds=1)
 INDEX = messages.encode(messages.SecondaryIndex(primary_key=b"p1"))
 
@@ -270,15 +262,6 @@ def test_hook_results_are_as_young_as_their_run_says_not_only_its_id(world: Worl
     earlier = messages.RunResultData(run_id=run, start_time=to_timestamp(START - 5 * DAY))
     world.kv.set(b"actions", key, messages.encode(earlier))
     assert watcher.look()[b"actions", key].since == START
-
-
-def test_hook_results_from_the_margin_before_a_creation_on_are_of_this_life(
-    world: World, watcher: Watcher
-) -> None:
-    world.repository("lake")
-    world.run("lake", START - 60 * SECOND)
-    watcher.look(9 * DAY)
-    assert watcher.look(9 * DAY) == {}
 
 
 @pytest.mark.parametrize(("name", "kept"), [("pond", True), ("lake", False), ("pond-x", False)])

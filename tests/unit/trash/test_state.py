@@ -16,6 +16,7 @@ from dredge.runs.payload import to_json
 from dredge.trash.noted import Noted
 from dredge.trash.state import TrashState
 from tests.support.kv_world import START, memory_store
+from tests.support.memory_store import MemoryWriter
 
 SEEN = Noted(named=frozenset({"p"}))
 
@@ -71,17 +72,15 @@ def test_every_run_that_removed_rows_of_a_partition_is_remembered_until_its_rows
     assert held.removed_by() == {b"q": ["second", "third", "first"]}
 
 
-def test_removals_of_two_at_once_are_both_remembered(
-    held: TrashState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_if_absent = held.writer.put_if_absent
+def test_removals_of_two_at_once_are_both_remembered(held: TrashState, stand_in: Any) -> None:
+    others = [b"theirs"]
 
-    def another_first(key: str, data: bytes) -> str | None:
-        monkeypatch.undo()
-        TrashState(held.writer).note_removed([b"theirs"], "other", START)
-        return put_if_absent(key, data)
+    def another_first(honest: Any, writer: object, key: str, data: bytes) -> object:
+        if others:
+            TrashState(held.writer).note_removed([others.pop()], "other", START)
+        return honest(writer, key, data)
 
-    monkeypatch.setattr(held.writer, "put_if_absent", another_first)
+    stand_in(MemoryWriter.put_if_absent, another_first)
     held.note_removed([b"ours"], "run", START)
     assert held.removed() == {b"theirs": "other", b"ours": "run"}
 

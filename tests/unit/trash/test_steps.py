@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
-from dredge.runs.payload import from_sealed, to_json, to_sealed
 from dredge.trash.findings import (
     KINDS,
     TrashFinding,
@@ -22,8 +21,8 @@ from dredge.trash.findings import (
     in_both,
 )
 from dredge.trash.restore import restore
-from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, trusted_now
+from tests.support.killing import failing_writes
 from tests.support.kv_world import DAY, START
 from tests.support.trash import MARGINS, Ground, fates
 
@@ -175,24 +174,19 @@ def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(ground: Gr
     assert ground.state.open_run() is None
 
 
-def test_a_run_is_open_until_what_it_removed_is_remembered(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+AWAY = UnavailableError("gone")
+
+
+def test_a_run_is_open_until_what_it_removed_is_remembered(ground: Ground) -> None:
     ground.scan()
     ground.world.store.now += DAY
     run = ground.killed()
-    with monkeypatch.context() as patch:
-        patch.setattr(TrashState, "note_removed", away)
-        with pytest.raises(UnavailableError):
-            ground.clean()
+    with failing_writes("removed.json", AWAY), pytest.raises(UnavailableError):
+        ground.clean()
     assert ground.state.open_run() == run
     ground.clean()
     assert ground.state.open_run() is None
     assert set(ground.state.removed()) == {ground.orphan}
-
-
-def away(*_: object, **__: object) -> None:
-    raise UnavailableError("gone")
 
 
 # The end
@@ -200,13 +194,12 @@ def away(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, named: bool
+    ground: Ground, named: bool
 ) -> None:
     ground.scan()
     if named:
         ground.world.store.after_delete.append(ground.name_orphan)
-    monkeypatch.setattr(TrashState, "save_report", away)
-    with pytest.raises(UnavailableError):
+    with failing_writes("report.json", AWAY), pytest.raises(UnavailableError):
         ground.clean(DAY)
     assert ground.state.open_run() is not None
     assert set(ground.state.removed()) == (set() if named else {ground.orphan})
@@ -243,12 +236,6 @@ KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5
 
 def plan_of(findings: Sequence[TrashFinding], partitions: int = 4) -> TrashPlan:
     return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3)
-
-
-def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
-    value = to_sealed(plan_of([TRASH]))
-    with pytest.raises(FormatError):
-        from_sealed(TrashPlan, value | {"findings": [*value["findings"], to_json(KEY)]})
 
 
 def test_only_kinds_that_can_become_trash_may_be_asked_for() -> None:

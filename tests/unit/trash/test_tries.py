@@ -17,9 +17,10 @@ from dredge.trash import steps
 from dredge.trash.findings import TrashFinding
 from dredge.trash.restore import restore, unqueue
 from dredge.trash.rules import classify
-from dredge.trash.state import Right, TrashState
+from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport
 from dredge.trash.waiting import leave_waiting, read_waiting
+from tests.support.killing import before_first_write_of
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
 
@@ -184,20 +185,13 @@ def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Tries)
 
 
 def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_one_wrote(
-    ground: Tries, monkeypatch: pytest.MonkeyPatch
+    ground: Tries,
 ) -> None:
-    check = Right.check
-
-    def check_and_stand_still(right: Right) -> None:
-        check(right)
-        monkeypatch.setattr(Right, "check", check)
-        ground.scan(holder=TASK)
-
     with ground.state.held(TASK) as lost:
         read = read_waiting(lost, ground.world.store)
         read.rows = read.rows.slice(0, 0)
-        monkeypatch.setattr(Right, "check", check_and_stand_still)
-        with pytest.raises(LeaseHeldError):
+        stand_still = before_first_write_of("/pending/", lambda: ground.scan(holder=TASK))
+        with stand_still, pytest.raises(LeaseHeldError):
             leave_waiting(lost, read, "lost", START)
     assert len(waiting(ground)) == 3
 

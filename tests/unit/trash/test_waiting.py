@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +17,7 @@ from dredge.trash.state import TrashState
 from dredge.trash.waiting import address_of, read_waiting
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_world import DAY, START
-from tests.support.memory_store import forget_memory_store
+from tests.support.memory_store import forget_memory_store, memory_store
 from tests.support.trash import Ground, fates
 
 INSTANT = timedelta(microseconds=1)
@@ -128,7 +126,7 @@ def test_a_wait_that_a_look_with_a_shorter_age_began_begins_anew(ground: Ground,
 
 @pytest.mark.parametrize("days", [6, 8])
 def test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_of_the_list_stay(
-    ground: Ground, state: TrashState, tmp_path: Path, days: int
+    ground: Ground, state: TrashState, days: int
 ) -> None:
     ground.scan()
     old = read_named_parts(state.writer)
@@ -137,17 +135,19 @@ def test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_o
     of_list = read_named_parts(state.writer)
     assert old
     assert old.isdisjoint(of_list)
-    for path in (tmp_path / "state" / "pending").iterdir():
-        os.utime(path, (path.stat().st_mtime - days * 86400,) * 2)
+    objects = memory_store(state.writer.uri.split("/")[2]).objects
+    for name, (data, at) in [*objects.items()]:
+        if "/pending/" in name:
+            objects[name] = data, at - timedelta(days=days)
     ground.clean(dry_run=True)
-    assert old | of_list <= parts_there(tmp_path)
+    assert old | of_list <= parts_there(state)
     ground.clean()
-    assert of_list <= parts_there(tmp_path)
-    assert old.isdisjoint(parts_there(tmp_path)) is (days > 7)
+    assert of_list <= parts_there(state)
+    assert old.isdisjoint(parts_there(state)) is (days > 7)
 
 
-def parts_there(folder: Path) -> set[str]:
-    return {f"pending/{path.name}" for path in (folder / "state" / "pending").iterdir()}
+def parts_there(state: TrashState) -> set[str]:
+    return {item.key for item in state.writer.list_level("pending/").objects}
 
 
 @pytest.mark.parametrize("looks", ["scan", "dry run"])

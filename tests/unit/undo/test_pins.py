@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, FormatError
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.steps import release_lease
@@ -22,8 +22,7 @@ from dredge.runs.conditional import change_file
 from dredge.runs.payload import from_file
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
-from dredge.storage import ObjectReader, ObjectWriter, open_deleter, open_writer
-from dredge.undo import pins
+from dredge.storage import ObjectWriter, open_deleter, open_writer
 from dredge.undo.pins import (
     Pin,
     active_pins,
@@ -35,7 +34,7 @@ from dredge.undo.pins import (
 )
 from tests.support import lost_database
 from tests.support.gc import World
-from tests.support.memory_store import forget_memory_store
+from tests.support.memory_store import MemoryReader, forget_memory_store
 from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_world
 
 
@@ -111,23 +110,24 @@ def test_a_run_that_is_killed_while_it_removes_pins_stops_no_later_one() -> None
         assert world.data() == kept | {other}
 
 
-def test_a_pin_that_goes_between_two_looks_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_that_goes_between_two_looks_holds_nothing(stand_in: Any) -> None:
     world, _, _ = undo_world("quarantine")
     run = world.plan()
     world.run(run)
     restore(world, run, all=True)
     (pin,) = read_pins(run.state)
-    key, read = f"pins/{pin.pin_id}.json", pins.read_json
+    goes = False
 
-    def gone(reader: ObjectReader, name: str) -> object:
-        open_deleter(run.state.uri).delete([key])
-        return read(reader, name)
+    def get(honest: Any, reader: object, key: str) -> bytes:
+        if key == f"pins/{pin.pin_id}.json" and not goes:
+            raise NotFoundError("a store that does not tell the truth")
+        open_deleter(run.state.uri).delete([f"pins/{pin.pin_id}.json"])
+        return bytes(honest(reader, key))
 
-    with monkeypatch.context() as patched:
-        patched.setattr(pins, "read_json", lambda *_: read(run.state, "nothing"))
-        with pytest.raises(FormatError):
-            read_pins(run.state)
-    monkeypatch.setattr(pins, "read_json", gone)
+    stand_in(MemoryReader.get, get)
+    with pytest.raises(FormatError):
+        read_pins(run.state)
+    goes = True
     assert read_pins(run.state) == []
 
 

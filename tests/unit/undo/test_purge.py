@@ -11,25 +11,21 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.errors import ConfigError, FormatError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate
-from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import LocalRunner
 from dredge.storage import (
-    ObjectWriter,
     open_writer,
 )
 from dredge.undo import purge as step
 from dredge.undo.config import PurgeConfig
-from dredge.undo.deleted import Collected, SweptRun
+from dredge.undo.deleted import Collected
 from dredge.undo.purge import SweptPart
 from dredge.undo.side_run import SideRun
-from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
 from dredge.xid import new_descending_xid
-from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_store import forget_memory_store
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 
@@ -128,58 +124,4 @@ def test_only_runs_that_began_before_the_cutoff_are_opened_and_what_cannot_be_is
         opened(root, run="run-9")
 
 
-RUN = new_descending_xid(NOW - 40 * DAY)
-
-
-def purged(root: str, **asked: Any) -> StepSummary:
-    """Purge what one run left that began 40 days ago."""
-
-    def open_run(uri: str) -> SweptRun:
-        assert uri == f"{root}/runs/{RUN}"
-        return SweptRun(QUARANTINE, RunFolder(open_writer(f"{root}/run"), "run"), [PARTS[root]], ("data/",))
-
-    collected = Collected(
-        repository="lake",
-        uri=f"{root}/lake",
-        state=open_writer(f"{root}/state"),
-        runs_uri=f"{root}/runs",
-        open_run=open_run,
-    )
-    config = PurgeConfig(repository="lake", **asked)
-    return step.purge(collected, config, LocalRunner(), clock=lambda: NOW)
-
-
-PARTS: dict[str, PartInfo] = {}
 """Of the candidates of that run, by store."""
-
-
-@pytest.fixture
-def copies(root: str) -> ObjectWriter:
-    """Of what the run deleted: one 40 days old, and one younger than the cutoff by a moment."""
-    found, store = open_writer(quarantine_uri(f"{root}/run")), memory_store(root.removeprefix("memory://"))
-    store.clock = lambda: NOW - 40 * DAY
-    found.put("data/deleted", b"garbage")
-    PARTS[root] = swept(root, QUARANTINE).part
-    open_writer(f"{root}/runs/{RUN}").put("plan.json", b"{}")
-    store.clock = lambda: NOW - 30 * DAY
-    found.put("data/missing", b"garbage")
-    store.clock = lambda: NOW
-    return found
-
-
-def left(copies: ObjectWriter) -> list[str]:
-    return [item.key for item in copies.list_level("data/").objects]
-
-
-def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
-    root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def closed(_: Gate) -> None:
-        raise LeaseHeldError("taken over")
-
-    monkeypatch.setattr(Gate, "is_open", closed)
-    monkeypatch.setattr(step, "delete_leftovers", lambda *_: pytest.fail("asked"))
-    with pytest.raises(LeaseHeldError):
-        purged(root, dry_run=False)
-    assert purged(root).counts["would_go_objects"] == 1, "who only looks needs no gate"
-    assert len(left(copies)) == 2

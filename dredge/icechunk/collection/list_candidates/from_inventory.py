@@ -15,24 +15,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection.absent import ask_beyond_inventory
-from dredge.icechunk.collection.kinds import is_old_column
 from dredge.icechunk.collection.list_candidates.chunks import (
+    GATHERED_MAX,
     NameResult,
     bytes_of,
     once,
-    rows_of_names,
-    still_there,
+    select,
     write_by_shard,
 )
-from dredge.icechunk.collection.list_candidates.listing import without_pinned, write_candidates
-from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, is_virtual
+from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import CHUNKS
@@ -42,10 +40,8 @@ from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
-from dredge.sets.hashes import contains, read_hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
-
-_GATHERED_MAX = 2 << 20
+from dredge.storage.listing_schema import LISTING_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +62,10 @@ class InventoryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryResult:
-    """Rows of `chunks.NAMED` by shard, and figures: objects below `chunks/`, their bytes, names that are not ids,
-    rows of the files.
-    """
+    """Chunks by shard, and figures: objects below `chunks/`, their bytes, names that are not ids, rows of the files."""
 
     shards: dict[int, PartInfo]
-    objects: int
-    size_bytes: int
-    foreign: int
-    rows: int
+    counts: dict[str, int]
 
 
 @partition_function
@@ -88,80 +79,18 @@ def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask)
                 rows = pa.Table.from_batches([batch])
                 waiting.append(_chunks_of(rows.filter(pc.starts_with(rows["key"], CHUNKS)), counts))
                 run.progress.add(batch.num_rows)
-                if sum(table.num_rows for table in waiting) > _GATHERED_MAX:
+                if sum(table.num_rows for table in waiting) > GATHERED_MAX:
                     waiting = [once(waiting)]
-    return InventoryResult(
-        shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)),
-        objects=counts["objects"],
-        size_bytes=counts["bytes"],
-        foreign=counts["foreign"],
-        rows=counts["inventory_rows"],
-    )
+    shards = write_by_shard(run.folder, config.bits, task.name, once(waiting))
+    return InventoryResult(shards=shards, counts=dict(counts))
 
 
 def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
     if rows["size"].null_count or rows["last_modified"].null_count:
         raise FormatError("the inventory has no size or no time for some chunks. Nothing was deleted.")
-    names = pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)).combine_chunks()
-    _, is_id = hashes_of_names(names)
-    counts.update(objects=rows.num_rows, foreign=int((~is_id).sum()), bytes=bytes_of(rows))
-    return rows_of_names(rows.filter(pa.array(is_id)), names.filter(pa.array(is_id)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectConfig:
-    """Payload of all tasks; `keep_all` spares all chunks."""
-
-    cutoff: datetime
-    candidate_rows: int
-    threads: int
-    pinned: tuple[LocatedSet, ...]
-    keep_all: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectTask:
-    """Rows of `chunks.NAMED` and sets of live chunks of a shard."""
-
-    shard: int
-    rows: list[PartInfo]
-    live: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectResult:
-    """Parts of found chunks, their figures, and the set of live native chunks outside the inventory."""
-
-    parts: list[PartInfo]
-    counts: dict[str, int]
-    absent: PartInfo
-
-
-@partition_function
-def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
-    """Write the existing chunks of a shard without a live manifest as found."""
-    rows = once(list(run.folder.read_parts(task.rows)))
-    live = unite([read_hashes(run.folder, part) for part in task.live])
-    native = unite([read_hashes(run.folder, part) for part in task.live if not is_virtual(part)])
-    hashes = rows["hash"].to_numpy()
-    unnamed = rows.filter(pa.array(~contains(live, hashes)))
-    old = is_old_column(unnamed["last_modified"].combine_chunks(), config.cutoff)
-    asked = unnamed.filter(pa.array(old))
-    there = still_there(run.open_store(), config.cutoff, config.threads, asked)
-    going, held = without_pinned(there, config.pinned)
-    spared, going = (going, going.slice(0, 0)) if config.keep_all else (going.slice(0, 0), going)
-    counts = {"asked": asked.num_rows}
-    young = unnamed.filter(pa.array(~old))
-    for name, table in (("candidates", going), ("pinned", held), ("spared", spared), ("young", young)):
-        counts |= {f"{name}_objects": table.num_rows, f"{name}_bytes": bytes_of(table)}
-    tables = [going] if going.num_rows else []
-    run.progress.add(rows.num_rows)
-    name = f"{ListCandidatesOutput.STEP}/_absent/{task.shard:04d}.ids"
-    return SelectResult(
-        parts=write_candidates(run.folder, "chunks", task.shard, tables, config.candidate_rows),
-        counts=counts,
-        absent=write_hashes(run.folder, name, native[~contains(hashes, native)]),
-    )
+    _, is_id = hashes_of_names(pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)))
+    counts.update(listed_objects=rows.num_rows, foreign=int((~is_id).sum()), listed_bytes=bytes_of(rows))
+    return rows.filter(pa.array(is_id)).select(LISTING_SCHEMA.names).cast(LISTING_SCHEMA)
 
 
 def find_in_inventory(
@@ -183,25 +112,20 @@ def find_in_inventory(
         InventoryTask(name=f"inventory-{number:05d}", files=share) for number, share in enumerate(shares)
     ]
     config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
-    read: list[InventoryResult] = run.spread(
-        runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects"
-    )
-    if mark.chunks and not any(result.objects for result in read):
+    read = run.spread(runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects")
+    counts = sum((Counter(result.counts) for result in read), Counter[str]())
+    if mark.chunks and not counts["listed_objects"]:
         raise RefusedError(
             f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although"
             " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none (then the"
             " run lists the store)."
         )
-    totals = Counter(
-        listed_objects=sum(result.objects for result in read),
-        listed_bytes=sum(result.size_bytes for result in read),
-        foreign=sum(result.foreign for result in read),
-    )
-    shards = [[result.shards for result in read], [result.shards for result in dead]]
-    absent = _select(run, runner, record, [item for group in shards for item in group], totals, pinned)
-    totals["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
-    record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
-    record.counts["inventory_rows"] = sum(result.rows for result in read)
+    found = [*(result.shards for result in read), *(result.shards for result in dead)]
+    totals, absent = select(run, runner, record, found, pinned, None, mark.chunk_shards)
+    figures = {**totals, **{name: counts[name] for name in ("listed_objects", "listed_bytes", "foreign")}}
+    figures["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
+    record.counts.update({f"chunks_{name}": value for name, value in figures.items()})
+    record.counts["inventory_rows"] = counts["inventory_rows"]
     record.details["inventory"] = to_json(contents.source)
 
 
@@ -215,32 +139,3 @@ def _same_inventory(run: Run) -> Contents:
             f"inventory {planned.uri} has changed since the run was planned. Nothing was deleted. Start a new run."
         )
     return found
-
-
-def _select(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    found: Sequence[dict[int, PartInfo]],
-    totals: Counter[str],
-    pinned: tuple[LocatedSet, ...],
-) -> list[PartInfo]:
-    settings, mark = run.plan.config.tuning, record.input(MarkOutput)
-    tasks = [
-        SelectTask(shard=shard, rows=[parts[shard] for parts in found if shard in parts], live=live)
-        for shard, live in enumerate(mark.chunk_shards)
-    ]
-    config = SelectConfig(
-        cutoff=run.plan.cutoff,
-        candidate_rows=settings.candidate_rows,
-        threads=settings.threads,
-        pinned=pinned,
-        keep_all="chunks" in run.plan.config.kept_kinds,
-    )
-    results: list[SelectResult] = run.spread(
-        runner, ListCandidatesOutput.STEP, select_unnamed, config, tasks, "shards", len(tasks)
-    )
-    for result in results:
-        record.parts += result.parts
-        totals.update(result.counts)
-    return [result.absent for result in results if result.absent.rows]

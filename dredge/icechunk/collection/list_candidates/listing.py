@@ -106,12 +106,20 @@ def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameRange:
-    """A range of names in a folder: `low` inclusive, `high` exclusive, "" is open."""
+class ListTask:
+    """A range of names in the folder of a kind: `low` inclusive, `high` exclusive, "" is open. The number is in the
+    names of the parts.
+    """
 
-    prefix: str
+    kind: str
+    number: int
     low: str
     high: str
+
+    @property
+    def prefix(self) -> str:
+        """The folder."""
+        return OBJECT_FOLDERS[self.kind]
 
     def list(self, reader: ObjectReader) -> Iterator[pa.RecordBatch]:
         """List the range."""
@@ -187,21 +195,6 @@ class ListConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTask:
-    """A range of names in the folder of a kind; the number is in the names of the parts."""
-
-    kind: str
-    number: int
-    low: str
-    high: str
-
-    @property
-    def names(self) -> NameRange:
-        """The range of names."""
-        return NameRange(prefix=OBJECT_FOLDERS[self.kind], low=self.low, high=self.high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListResult:
     """Found objects of a range."""
 
@@ -223,14 +216,14 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     doubtful: dict[str, list[str]] = {}
     reader = run.open_store()
     many = reader.is_remote and len(live) > _LIVE_LISTED_ALONE
-    for batch in task.names.list_at_once(reader) if many else task.names.list(reader):
-        hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
+    for batch in task.list_at_once(reader) if many else task.list(reader):
+        hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.prefix)))
         is_live = contains(live, hashes) & is_id
         seen[np.searchsorted(live, hashes[is_live])] = True
         is_old = is_old_column(batch["last_modified"], config.cutoff)
         found.add(batch, is_id, is_live, is_old, keep_all=task.kind in config.kept_kinds)
         if digests:
-            doubtful |= unproved(batch, task.names.prefix, digests)
+            doubtful |= unproved(batch, task.prefix, digests)
         run.progress.add(batch.num_rows)
     candidates = found.take_candidates(config.pinned)
     absent = _that_must_be_there(run.folder, config, task, live[~seen])
@@ -286,18 +279,18 @@ class _Found:
 
 def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Hashes:
     if task.kind != "chunks":
-        return task.names.part_of(read_hashes(folder, config.live[task.kind]))
+        return task.part_of(read_hashes(folder, config.live[task.kind]))
     pieces = [
         [read_hashes(folder, part) for part in config.chunk_shards[shard]]
-        for shard in task.names.shards(config.chunk_bits)
+        for shard in task.shards(config.chunk_bits)
     ]
-    return task.names.part_of(np.concatenate(list(ordered_map(unite, pieces, os.cpu_count() or 1))))
+    return task.part_of(np.concatenate(list(ordered_map(unite, pieces, os.cpu_count() or 1))))
 
 
 def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Hashes) -> Hashes:
     # Chunks in locations of virtual chunks only may be in another repository.
     if task.kind == "chunks" and len(absent):
-        shards = [config.chunk_shards[shard] for shard in task.names.shards(config.chunk_bits)]
+        shards = [config.chunk_shards[shard] for shard in task.shards(config.chunk_bits)]
         native = [read_hashes(folder, part) for parts in shards for part in parts if not is_virtual(part)]
         return absent[contains(unite(native), absent)]
     if task.kind != "transactions" or not len(absent):

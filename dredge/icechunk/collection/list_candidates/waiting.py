@@ -161,9 +161,8 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
     unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
     if not unseen.any():
         return live
-    if (summary := folder.read_summary(MarkOutput.STEP)) is None:
+    if (mark := MarkOutput.find(folder)) is None:
         raise FormatError(f"run {folder.run_id}: the mark is being made again. Nothing was deleted.")
-    mark = MarkOutput.of(summary)
     for kind, prefix in OBJECT_FOLDERS.items():
         mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()
         if not mine.any():

@@ -3,7 +3,7 @@ count the live manifests of each chunk.
 
     part of the index ── live manifests ──> chunks ──> shard 0, shard 1, … by the first bits of an id   a task each
 
-    clean        live manifests ──────────────────────────> a layer of counts for each task
+    clean        live manifests ──────────────────────────> sets of chunks, and a layer of counts for each task
     optimized    new manifests, and dropped manifests ────> layers of differences on the layers of the base
 
 Counts come from the index alone, for new and for dropped manifests, and each manifest from one part of it. So an
@@ -12,11 +12,10 @@ optimized run subtracts exactly the counts that an earlier run added, even if th
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import (
@@ -96,134 +95,35 @@ def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class LiveChunks:
-    """The live chunks: a sorted set for each task and shard, shard bits, and manifests that the index lacked."""
+class Chunks:
+    """The chunks of the live manifests; against the base in an optimized run."""
 
-    sets: list[PartInfo]
-    bits: int
-    manifests_read: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunksConfig:
-    """Payload of all tasks: shard bits, and a JSON list with the ids of all live manifests."""
-
-    bits: int
-    manifests: PartInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunksTask:
-    """A part of the index; the number is in the names of the task's sets."""
-
-    number: int
-    index_part: PartInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunksResult:
-    """Sets of live chunks, the live manifests in them, and names of damaged parts of the index."""
-
-    sets: list[PartInfo]
-    manifests: list[str]
-    damaged: list[str]
-
-
-@waiting_function
-def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> ChunksResult:
-    """Write the live chunks of a part of the index as sorted sets, a set for each shard."""
-    try:
-        rows = read_manifest_rows(run.open_state(), task.index_part)
-    except FormatError:
-        return ChunksResult(sets=[], manifests=[], damaged=[task.index_part.name])
-    wanted = set(json.loads(run.folder.read_bytes(config.manifests)))
-    live = [(manifest, chunks) for manifest, chunks in rows if manifest in wanted]
-    written: list[PartInfo] = []
-    for is_native in (True, False):
-        pieces: list[list[Hashes]] = [[] for _ in range(1 << config.bits)]
-        for _, chunks in live:
-            found = chunks.native if is_native else chunks.virtual
-            for shard, ids in enumerate(split(found, config.bits)):
-                pieces[shard].append(ids)
-        written += [
-            write_hashes(run.folder, chunk_set_name(task.number, shard, is_native=is_native), ids)
-            for shard, ids in enumerate(ordered_map(unite, pieces, os.cpu_count() or 1))
-            if len(ids)
-        ]
-    run.progress.add(len(live))
-    return ChunksResult(sets=written, manifests=[manifest for manifest, _ in live], damaged=[])
-
-
-def find_live_chunks(
-    run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int]
-) -> LiveChunks:
-    """Read manifests missing from the index, then write the live chunks as sets."""
-    names = json.dumps(sorted(refs)).encode()
-    manifests = run.folder.write_bytes(f"{MarkOutput.STEP}/manifests.json", names, len(refs))
-    config = ChunksConfig(bits=_bits(run, refs), manifests=manifests)
-    read = 0
-    for number in (2, 3):  # manifests of damaged parts of the index are read again, once
-        read += len(index_manifests(run, runner, index, refs, f"{run.folder.label}-{number}"))
-        results = run.spread(
-            runner, MarkOutput.STEP, shard_chunks, config, _tasks(index, refs), "manifests", len(refs)
-        )
-        damaged = {name for result in results for name in result.damaged}
-        if not damaged:
-            _check_complete(run, results, refs)
-            return LiveChunks([part for result in results for part in result.sets], config.bits, read)
-        for name in damaged:
-            log.warning("the index's part %s is damaged; its manifests are read again", name)
-            index.drop(name)
-    raise FormatError(
-        f"{run.state.uri}: this run wrote parts of the index and cannot read them. Nothing was deleted."
-    )
-
-
-def _bits(run: Run, refs: Mapping[str, int]) -> int:
-    bits = 0
-    while bits < _BITS_MAX and sum(refs.values()) > run.plan.config.tuning.ids_per_shard << bits:
-        bits += 1
-    return bits
-
-
-def _tasks(index: ManifestIndex, refs: Mapping[str, int]) -> list[ChunksTask]:
-    used = sorted(name for name, ids in index.manifests_of.items() if not refs.keys().isdisjoint(ids))
-    return [
-        ChunksTask(number=number, index_part=index.manifest_parts[name]) for number, name in enumerate(used)
-    ]
-
-
-def _check_complete(run: Run, results: Sequence[ChunksResult], refs: Mapping[str, int]) -> None:
-    found = {manifest for result in results for manifest in result.manifests}
-    if found != refs.keys():
-        raise FormatError(f"{run.plan.uri}: {len(refs.keys() - found)} live manifests were not read")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Changes of the manifests since the base."""
-
-    counted: CountedSet
+    bits: int  # the first so many bits of an id are its shard
+    counted: CountedSet | None  # number of live manifests by chunk; None without counts
+    sets: list[PartInfo]  # sets of virtual chunks of the new manifests, in a clean run also of native ones
     new: Mapping[str, str]  # live manifests without counts in the base, with their parts of the index
     dropped: frozenset[str]
     not_taken_away: (
         int  # dropped manifests that the index has lost: their chunks stay until the next clean run
     )
     read: Mapping[str, str]  # MD5 of the bytes of each manifest that this run read, by id
-    virtual: Sequence[PartInfo]  # sets of the ids in locations of virtual chunks in the new manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
-    """Payload of all tasks: shard bits, and the prefix of file names."""
+    """Payload of all tasks: shard bits, the prefix of file names, and whether counts and sets of native chunks are
+    written.
+    """
 
     bits: int
     label: str
+    counts: bool
+    native: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTask:
-    """A part of the index, with its live and its dropped manifests."""
+    """A part of the index, with its new and its dropped manifests; the number is in the names of the task's files."""
 
     number: int
     index_part: PartInfo
@@ -233,77 +133,71 @@ class CountTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountResult:
-    """A layer of counts of one part of the index; `damaged` names a damaged part, without counts."""
+    """A layer of counts and sets of chunks of one part of the index; `is_damaged` for an unreadable part."""
 
     index_part: str
-    parts: list[PartInfo]
-    added: list[str]
-    dropped: list[str]
-    damaged: list[str]
-    virtual: PartInfo | None = None
+    counts: list[PartInfo] = field(default_factory=list)
+    sets: list[PartInfo] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    is_damaged: bool = False
 
 
 @waiting_function
 def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
-    """Count the manifests of each chunk in a part of the index."""
+    """Write the chunks of a part of the index as sorted sets, a set for each shard, and count their manifests."""
     state, name = run.open_state(), task.index_part.name
     try:
         named = dict(read_manifest_rows(state, task.index_part))
     except FormatError:
-        return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
-    rows = {name: chunks.all for name, chunks in named.items()}
-    added = [name for name in task.added if name in rows]
-    dropped = [name for name in task.dropped if name in rows]
-    total = Counted.sum(
-        [Counted.of([rows[name] for name in added]), Counted.of([rows[name] for name in dropped], -1)]
-    )
-    folder = RunFolder(state, run.stores.run_id)
-    parts = [
-        write_counted(folder, f"{COUNTED}/{config.label}-{task.number:05d}-{shard:04d}.counts", counted)
-        for shard, counted in enumerate(total.split(config.bits))
-        if len(counted.hashes)
-    ]
-    run.progress.add(len(added) + len(dropped))
-    return CountResult(
-        index_part=name,
-        parts=parts,
-        added=added,
-        dropped=dropped,
-        damaged=[],
-        virtual=write_hashes(
-            run.folder,
-            f"{MarkOutput.STEP}/_virtual/{config.label}-{task.number:05d}.ids",
-            unite([named[name].virtual for name in added]),
-        ),
-    )
-
-
-def count_live(
-    run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], bits: int
-) -> CountedSet:
-    """Count the live manifests of each chunk."""
-    results = _count(run, runner, index, refs.keys(), (), CountConfig(bits=bits, label=run.folder.label))
-    if {name for result in results for name in result.added} != refs.keys():
-        raise FormatError(
-            f"{run.state.uri}: a part of the index cannot be read a second time. Nothing was deleted."
-            " Start a new run."
+        return CountResult(index_part=name, is_damaged=True)
+    added, dropped = ([name for name in names if name in named] for names in (task.added, task.dropped))
+    sets: list[PartInfo] = []
+    for is_native in (True, False) if config.native else (False,):
+        pieces: list[list[Hashes]] = [[] for _ in range(1 << config.bits)]
+        for manifest in added:
+            found = named[manifest].native if is_native else named[manifest].virtual
+            for shard, ids in enumerate(split(found, config.bits)):
+                pieces[shard].append(ids)
+        sets += [
+            write_hashes(run.folder, chunk_set_name(task.number, shard, is_native=is_native), ids)
+            for shard, ids in enumerate(ordered_map(unite, pieces, os.cpu_count() or 1))
+            if len(ids)
+        ]
+    counts: list[PartInfo] = []
+    if config.counts:
+        rows = {name: named[name].all for name in (*added, *dropped)}
+        total = Counted.sum(
+            [Counted.of([rows[name] for name in added]), Counted.of([rows[name] for name in dropped], -1)]
         )
-    return _with_layers(CountedSet(bits, ()), results)
+        folder = RunFolder(state, run.stores.run_id)
+        counts = [
+            write_counted(folder, f"{COUNTED}/{config.label}-{task.number:05d}-{shard:04d}.counts", counted)
+            for shard, counted in enumerate(total.split(config.bits))
+            if len(counted.hashes)
+        ]
+    run.progress.add(len(added) + len(dropped))
+    return CountResult(index_part=name, counts=counts, sets=sets, added=added, dropped=dropped)
 
 
-def count_change(
-    run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
-) -> Change:
-    """Update the counts of an earlier run."""
-    before = {manifest for row in base.rows.values() for manifest in row.manifests}
+def find_live_chunks(
+    run: Run, runner: TaskRunner, index: ManifestIndex, base: Base | None, refs: Mapping[str, int]
+) -> Chunks:
+    """Read manifests missing from the index; write and count the live chunks, in an optimized run the changes since an
+    earlier run. The dry run of a clean run counts nothing.
+    """
+    before = {manifest for row in base.rows.values() for manifest in row.manifests} if base else set[str]()
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}
+    counted = CountedSet(_bits(run, refs), ()) if base is None else base.state.counted
+    counts = base is not None or not run.plan.config.dry_run
     read: dict[str, str] = {}
     for number in (2, 3):  # manifests of damaged parts of the index are read again, once
-        read |= index_manifests(run, runner, index, wanted, f"{run.folder.label}-{number}")
-        config = CountConfig(bits=base.state.counted.bits, label=f"{run.folder.label}-{number}")
+        label = f"{run.folder.label}-{number}"
+        read |= index_manifests(run, runner, index, wanted, label)
+        config = CountConfig(bits=counted.bits, label=label, counts=counts, native=base is None)
         results = _count(run, runner, index, new, dropped, config)
-        damaged = {name for result in results for name in result.damaged}
+        damaged = [result.index_part for result in results if result.is_damaged]
         for name in damaged:
             log.warning("the index's part %s is damaged; its manifests are read again", name)
             index.drop(name)
@@ -313,11 +207,26 @@ def count_change(
     if missing := new - counted_from.keys():
         raise FormatError(f"{run.plan.uri}: {len(missing)} live manifests were not read")
     taken_away = {name for result in results for name in result.dropped}
-    counted = _with_layers(base.state.counted, results)
-    if len(counted.layers) > run.plan.config.tuning.counted_layers_max:
+    for result in results:
+        counted = counted.then(result.counts) if result.counts else counted
+    if base is not None and len(counted.layers) > run.plan.config.tuning.counted_layers_max:
         counted = _united(run, runner, counted)
-    virtual = [result.virtual for result in results if result.virtual is not None]
-    return Change(counted, counted_from, frozenset(dropped), len(dropped - taken_away), read, virtual)
+    return Chunks(
+        bits=counted.bits,
+        counted=counted if counts else None,
+        sets=[part for result in results for part in result.sets],
+        new=counted_from,
+        dropped=frozenset(dropped),
+        not_taken_away=len(dropped - taken_away),
+        read=read,
+    )
+
+
+def _bits(run: Run, refs: Mapping[str, int]) -> int:
+    bits = 0
+    while bits < _BITS_MAX and sum(refs.values()) > run.plan.config.tuning.ids_per_shard << bits:
+        bits += 1
+    return bits
 
 
 def _count(
@@ -340,13 +249,6 @@ def _count(
             tasks.append(CountTask(number=len(tasks), index_part=part, added=here, dropped=away))
     total = len(added) + len(dropped)
     return run.spread(runner, MarkOutput.STEP, count_chunks, config, tasks, "manifests", total)
-
-
-def _with_layers(counted: CountedSet, results: Sequence[CountResult]) -> CountedSet:
-    for result in results:
-        if result.parts:
-            counted = counted.then(result.parts)
-    return counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

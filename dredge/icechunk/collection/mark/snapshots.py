@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import (
-    READ_AGAIN,
     ManifestIndex,
     SnapshotRow,
     read_snapshot_rows,
     snapshot_rows,
+    unite_rows,
     write_snapshot_rows,
 )
 from dredge.icechunk.collection.outputs import MarkOutput
@@ -71,25 +71,15 @@ def read_snapshots(run: WorkerRun, threads: int, task: SnapshotsTask) -> PartInf
 
 
 def index_snapshots(
-    run: Run,
-    runner: TaskRunner,
-    index: ManifestIndex,
-    known: Known,
-    live: set[str],
-    replaced: Collection[str] = (),
-    contradicted: Collection[str] = (),
+    run: Run, runner: TaskRunner, known: Mapping[str, SnapshotRow], live: set[str]
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
-    """Read live snapshots missing from the index; return all rows, and the new parts for `add_snapshots`. Their
-    manifests are read first: a damaged read with wrong manifests must not keep later runs from a better read.
+    """Read live snapshots missing from the index; return all rows, and the new parts, which get a head after their
+    manifests were read: a damaged read with wrong manifests must not keep later runs from a better read.
 
     Args:
         known: from `read_index`.
-        replaced: snapshots with another tag than in the base.
-        contradicted: snapshots with two different reads.
     """
-    rows, meanwhile = known
-    contradicted = {*contradicted, *index.contradicted}
-    before = {snapshot: rows.pop(snapshot) for snapshot in replaced if snapshot in rows}
+    rows = dict(known)
     lacking = sorted(live - rows.keys())
     tuning, label = run.plan.config.tuning, run.folder.label
     chunks = in_chunks(lacking, -(-len(lacking) // tuning.snapshots_per_task))
@@ -101,17 +91,6 @@ def index_snapshots(
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, threads, tasks, "snapshots", len(lacking))
     for found in ordered_map(partial(read_snapshot_rows, run.state), written, tuning.threads):
         rows |= {row.snapshot: row for row in found}
-    _unite(index, rows, meanwhile)
-    for snapshot in before.keys() & rows.keys() & set(contradicted):
-        if before[snapshot].covers(rows[snapshot]):  # a read that is in the row already
-            rows[snapshot] = before[snapshot]
-    try:
-        _refuse_others(run, before, rows)
-    except FormatError:
-        # Only this run has both reads. Its other reads may be damaged as well: their manifests are unread.
-        again = [rows[snapshot] for snapshot in sorted(before.keys() & rows.keys())]
-        add_snapshots(run, index, [write_snapshot_rows(run.state, f"{label}-snapshots-again", again)])
-        raise
     if missing := live - rows.keys():
         raise FormatError(
             f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}. Nothing was deleted;"
@@ -120,38 +99,10 @@ def index_snapshots(
     return [rows[snapshot] for snapshot in sorted(live)], written
 
 
-type Known = tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]
-"""Rows of known snapshots, and those of reads that the base does not have: killed or sleeping runs, and earlier tries
-of this one, may have had other reads."""
-
-
-def read_index(run: Run) -> tuple[ManifestIndex, Known]:
+def read_index(run: Run) -> tuple[ManifestIndex, dict[str, SnapshotRow]]:
     """Read the index and its snapshots."""
-    index = ManifestIndex.load(run.state)
+    run.index = index = ManifestIndex.load(run.state)
     if run.base is None:
-        return index, (index.snapshots(run.state), {})
-    rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, run.base.state.seen)
-    _unite(index, rows, meanwhile)
-    return index, (rows, meanwhile)
-
-
-def _unite(index: ManifestIndex, rows: dict[str, SnapshotRow], others: Mapping[str, SnapshotRow]) -> None:
-    for snapshot in rows.keys() & others.keys():
-        if not rows[snapshot].covers(others[snapshot]):
-            rows[snapshot] = index.contradict(rows[snapshot], others[snapshot])
-
-
-def add_snapshots(run: Run, index: ManifestIndex, parts: Sequence[PartInfo]) -> None:
-    """Write the head of parts from `index_snapshots`."""
-    index.add(run.state, f"{run.folder.label}-1", parts, [])
-
-
-def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[str, SnapshotRow]) -> None:
-    # An expiration changes a snapshot's parent, and nothing else in it.
-    for snapshot, row in before.items():
-        if snapshot in rows and rows[snapshot] != row:
-            raise FormatError(
-                f"{run.plan.uri}/{SNAPSHOTS}{snapshot} has other manifests than in an earlier run: ids are never used"
-                " again, so one of the two reads was damaged. Nothing was deleted, and later runs keep the manifests of"
-                f" both. Check the snapshot with Icechunk and restore it if it is damaged, else {READ_AGAIN}."
-            )
+        return index, index.snapshots(run.state)
+    later = index.snapshots(run.state, run.base.state.seen)
+    return index, unite_rows([*run.base.rows.values(), *later.values()])

@@ -26,11 +26,10 @@ from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, cache_uri, refs_by_manifest
+from dredge.icechunk.collection.index import ManifestIndex, cache_uri, refs_by_manifest
 from dredge.icechunk.collection.kinds import is_old
-from dredge.icechunk.collection.mark.chunks import count_change, count_live, find_live_chunks
+from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.snapshots import (
-    add_snapshots,
     ancestors_seen,
     index_snapshots,
     read_index,
@@ -51,7 +50,7 @@ from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_snapshots, read_history
+from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_names, list_snapshots, read_history
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json
@@ -70,7 +69,7 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
         FormatError, AlarmError: a live file is missing or damaged; an earlier run had deleted it.
         RefusedError: the repository has no main, or is not online.
     """
-    with cache_parts(cache_uri(run.state)):
+    with cache_parts(cache_uri(run.state)), cache_parts(run.reader.uri):
         return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
 
 
@@ -83,7 +82,6 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         indexed = ask(read_index, run)
         ask(run.store_now)  # later steps need the time
         known = KnownSnapshots() if run.base is None else run.base.known
-        tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
         actual = read_history(run.reader, known=known, files=listed)
     if actual.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
@@ -101,9 +99,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         unlisted = roots.tips - history.snapshots.keys()
         live |= ancestors_seen(unlisted, judgement.known.parents, judgement.released) & files.keys()
     index, rows_before = indexed.result()
-    replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
-    before = set() if run.base is None else {*run.base.state.contradicted}
-    rows, parts = index_snapshots(run, runner, index, rows_before, live, replaced & live, before)
+    rows, parts = index_snapshots(run, runner, rows_before, live)
     refs = refs_by_manifest(rows)
     kept = refs.keys() - refs_by_manifest([row for row in rows if row.snapshot in history.snapshots]).keys()
     gone = _gone(run, kept)
@@ -123,48 +119,38 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
-    add_snapshots(run, index, parts)
+    index.add(run.state, f"{run.folder.label}-1", parts, [])
     record.details["seen"] = index.seen
-    record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
-    _warn(run, record, roots, contradicted)
+    _warn(run, record)
     _warn_of_past(run, record, roots, judgement)
 
 
 def _gone(run: Run, kept: Collection[str]) -> set[str]:
     # No ref reaches the snapshots of these manifests: a missing file is no damage.
-    if not kept:
-        return set()
-    there = set[str]()
-    for batch in run.reader.list(MANIFESTS):
-        there.update(key.removeprefix(MANIFESTS) for key in batch["key"].to_pylist())
-    return set(kept) - there
+    return set(kept) - list_names(run.reader, MANIFESTS) if kept else set()
 
 
 def _find_chunks(
     run: Run, runner: TaskRunner, record: StepRecord, index: ManifestIndex, refs: Mapping[str, int]
 ) -> None:
-    if run.base is not None:
-        change = count_change(run, runner, index, run.base, refs)
-        before = read_hashes(run.base.folder, run.base.state.virtual)
-        _record_virtual(run, record, [before, *(read_hashes(run.folder, part) for part in change.virtual)])
-        record.details["counted"] = to_json(change.counted)
-        record.counts.update(
-            manifests_read=len(change.read),
-            new_manifests=len(change.new),
-            dropped_manifests=len(change.dropped),
-            manifests_not_taken_away=change.not_taken_away,
-        )
-        new = {name: [change.read.get(name, ""), part] for name, part in sorted(change.new.items())}
-        _write(run, record, NEW_MANIFESTS, json.dumps(new).encode(), len(change.new))
+    chunks = find_live_chunks(run, runner, index, run.base, refs)
+    virtual = (read_hashes(run.folder, part) for part in chunks.sets if is_virtual(part))
+    if chunks.counted is not None:
+        record.details["counted"] = to_json(chunks.counted)
+    record.counts["manifests_read"] = len(chunks.read)
+    if run.base is None:
+        record.parts += chunks.sets
+        record.details["chunk_bits"] = chunks.bits
+        _record_virtual(run, record, virtual)
         return
-    chunks = find_live_chunks(run, runner, index, refs)
-    record.parts += chunks.sets
-    virtual = (part for part in chunks.sets if is_virtual(part))
-    _record_virtual(run, record, (read_hashes(run.folder, part) for part in virtual))
-    record.details["chunk_bits"] = chunks.bits
-    record.counts["manifests_read"] = chunks.manifests_read
-    if not run.plan.config.dry_run:
-        record.details["counted"] = to_json(count_live(run, runner, index, refs, chunks.bits))
+    _record_virtual(run, record, [read_hashes(run.base.folder, run.base.state.virtual), *virtual])
+    record.counts.update(
+        new_manifests=len(chunks.new),
+        dropped_manifests=len(chunks.dropped),
+        manifests_not_taken_away=chunks.not_taken_away,
+    )
+    new = {name: [chunks.read.get(name, ""), part] for name, part in sorted(chunks.new.items())}
+    _write(run, record, NEW_MANIFESTS, json.dumps(new).encode(), len(new))
 
 
 def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[Hashes]) -> None:
@@ -228,14 +214,8 @@ def _record_live(
     record.details["history"] = history.digest
 
 
-def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str]) -> None:
+def _warn(run: Run, record: StepRecord) -> None:
     config = run.plan.config
-    if contradicted:
-        record.warn(
-            f"two reads of {len(contradicted):,} snapshots, such as {contradicted[0]}, have different manifests: one"
-            " read was damaged, so the manifests of both are kept. Check these snapshots with Icechunk and restore"
-            f" damaged ones; if all are intact, {READ_AGAIN}"
-        )
     if config.after is not None and config.waits:
         record.warn(
             "this report takes the planned expiration as applied. Released objects first wait for"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from dredge.hashing import hash64
 from dredge.sets.hashes import read_hashes
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
 from tests.support.kept import built_once
+from tests.support.looks import driver_looks
 from tests.support.memory_store import memory_store
 
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
@@ -70,26 +70,23 @@ class Intruder:
     Later looks have a thread of their own, and are no moments of this one.
     """
 
-    def __init__(self, at: int, act: Callable[[], None]) -> None:
+    def __init__(self, at: int, act: Callable[[], None], look: Callable[[], None]) -> None:
         self.requests = 0
         self.is_done = False
         self._at = at
         self._act = act
-        self._looks = 0
+        self._look = look
         self._lock = threading.RLock()
 
-    def asked(self, name: str, _arguments: object = ()) -> None:
+    def asked(self, _name: str, _arguments: object = ()) -> None:
         """Comes before each call of the client."""
-        self._looks += name == "branches"
         self._next()
 
     def sent(self, _number: int, _keys: Sequence[str]) -> None:
         """Comes before each deletion, which has not passed the gate yet."""
         self._next()
         if self.is_done:
-            seen, until = self._looks, time.monotonic() + 5
-            while self._looks < seen + 2 and time.monotonic() < until:
-                time.sleep(0.001)
+            self._look()
 
     def _next(self) -> None:
         if "watch" in threading.current_thread().name:
@@ -134,10 +131,11 @@ def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
         was_there.append(address in world.data())
         way(world, old, without)
 
-    intruder = Intruder(at, come_back)
-    world.client.before = intruder.asked
-    with deleting(before=intruder.sent):
-        bulk_delete(run, world.runner)
+    with driver_looks() as look:
+        intruder = Intruder(at, come_back, look)
+        world.client.before = intruder.asked
+        with deleting(before=intruder.sent):
+            bulk_delete(run, world.runner)
     return intruder.is_done, any(was_there), address in world.data()
 
 
@@ -297,9 +295,9 @@ def test_other_rules_end_the_round() -> None:
     def keep_longer(number: int, _keys: object) -> None:
         if number == 1:
             world.rules(300)
-            time.sleep(0.3)
+            look()
 
-    with deleting(before=keep_longer):
+    with driver_looks() as look, deleting(before=keep_longer):
         summary = bulk_delete(run, world.runner)
     assert len(summary.details["rechecks"]) == 2
     assert world.data() == kept
@@ -318,9 +316,9 @@ def test_a_round_ends_after_its_time_and_the_next_one_goes_on_however_often(
     def let_time_pass(number: int, _keys: object) -> None:
         if number % 2 == 0:
             now[0] += 3600
-            time.sleep(0.1)  # the driver looks meanwhile
+            look()
 
-    with deleting(before=let_time_pass):
+    with driver_looks() as look, deleting(before=let_time_pass):
         summary = bulk_delete(run, world.runner)
     assert summary.status == "success"
     assert len(summary.details["rechecks"]) > 2

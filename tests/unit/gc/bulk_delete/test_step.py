@@ -28,6 +28,7 @@ from tests.support.gcs import Answer, GcsServer, Query
 from tests.support.gcs_lakes import ORPHANS, GcsBucket, client_of, collected, contents, planted
 from tests.support.gcs_state import Generation
 from tests.support.lakefs_server import lakefs_server
+from tests.support.looks import driver_looks
 from tests.support.undo import pin_down
 
 
@@ -135,23 +136,26 @@ def test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops
 
 
 def test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it() -> None:
-    safety = {"heads_every_seconds": 0.01, "gate_every_seconds": 0.01}
-    world, kept, gone = busy_world(safety=safety)
+    world, kept, gone = busy_world(safety=OFTEN)
     run = world.marked()
 
     def come(number: int, _keys: object) -> None:
         if number == 1:
             made_on_it(world)
-            time.sleep(0.5)
+            look()
 
-    with deleting(before=come) as requests, pytest.raises(RefusedError, match="overlaps with"):
+    with (
+        driver_looks() as look,
+        deleting(before=come) as requests,
+        pytest.raises(RefusedError, match="overlaps with"),
+    ):
         bulk_delete(run, world.runner)
     assert len(requests.made) == 1
     assert len(gone & world.data()) > len(gone) - 3
     assert kept <= world.data()
 
 
-OFTEN = {"heads_every_seconds": 0.01, "gate_every_seconds": 0.01}
+OFTEN = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 
 def name_the_rest(world: World, gone: set[str], keys: Sequence[str]) -> set[str]:
@@ -160,7 +164,6 @@ def name_the_rest(world: World, gone: set[str], keys: Sequence[str]) -> set[str]
     for address in sorted(named):
         stage_again(world, address, path=address)
     world.lake.commit()
-    time.sleep(0.3)  # the watch looks meanwhile
     return named
 
 
@@ -175,8 +178,9 @@ def test_what_a_branch_gets_during_the_sweep_is_not_deleted(request_number: int)
     def come(number: int, keys: Sequence[str]) -> None:
         if number == request_number:
             named.update(name_the_rest(world, gone, keys))
+            look()
 
-    with deleting(before=come):
+    with driver_looks() as look, deleting(before=come):
         summary = bulk_delete(run, world.runner)
     assert named
     assert kept | named <= world.data()
@@ -193,9 +197,9 @@ def test_what_is_pinned_during_the_sweep_is_not_deleted() -> None:
         if number == 1:
             pinned.update((gone & world.data()).difference(keys))
             pin_down(run.state, sorted(pinned), world.lake.clock())
-            time.sleep(0.3)  # the watch looks meanwhile
+            look()
 
-    with deleting(before=come):
+    with driver_looks() as look, deleting(before=come):
         summary = bulk_delete(run, world.runner)
     assert pinned
     assert kept | pinned == world.data()
@@ -213,9 +217,10 @@ def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:
 
     def come(_number: int, _keys: Sequence[str]) -> None:
         world.client.before = away
-        time.sleep(0.3)
+        look()
 
     with (
+        driver_looks() as look,
         deleting(before=come) as requests,
         pytest.raises(UnavailableError, match="the sweep stopped because"),
     ):

@@ -7,7 +7,6 @@ import contextlib
 import pytest
 
 from dredge.errors import AlarmError
-from dredge.gc.bulk_delete import step as sweeping
 from dredge.gc.check_limits import step as limits
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import (
@@ -151,7 +150,7 @@ def test_runs_that_deleted_before_records_were_kept_are_compared() -> None:
     assert lost <= world.data()
 
 
-def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_goes_on_after_a_check_is_compared_again() -> None:
     world = undo_store("quarantine")
     world.rules(7)
     gone = {world.upload("t", b"version 1")}
@@ -165,10 +164,8 @@ def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytes
     tags = world.lake.catalog.tags
     killed = world.marked()
     approve(killed)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "recheck", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            bulk_delete(killed, world.runner)
+    with world.during("prepare_uncommitted", _kill), pytest.raises(KeyboardInterrupt):
+        bulk_delete(killed, world.runner)
     release_lease(killed)
     tags.create_tag(world.lake.repository, "v1", expired)
     world.collect(dry_run=True)  # sees what the killed run may delete, live and in the store
@@ -180,7 +177,7 @@ def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytes
     assert gone <= world.data()
 
 
-def _killed(*_: object) -> None:
+def _kill() -> None:
     raise KeyboardInterrupt
 
 

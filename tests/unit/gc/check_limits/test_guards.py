@@ -14,11 +14,12 @@ from dredge.errors import AwaitingApprovalError, NotFoundError, RefusedError
 from dredge.gc.check_limits import guards
 from dredge.gc.check_limits.guards import Check, must, staging_not_gone
 from dredge.gc.planning import release_lease
-from dredge.gc.run import make_lease
+from dredge.gc.run import RUNS, make_lease
 from dredge.hashing import hash64
 from dredge.lakefs import Change, Repository
 from dredge.runs.limits import Finding
 from dredge.sets.hashes import unite, write_hashes
+from dredge.xid import new_descending_xid
 from tests.support.checks import check_of, marked
 from tests.support.gc import busy_world, summary_of
 
@@ -173,12 +174,13 @@ def test_a_lease_that_somebody_else_took_refuses_the_run() -> None:
     assert (finding.rule, finding.verdict) == ("lease_held", "refused")
 
 
-def test_a_run_of_another_collector_refuses_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, run = marked()
-    monkeypatch.setattr(guards, "foreign_runs", lambda _: ["cg7", "cg8"])
+def test_a_run_of_another_collector_refuses_the_run_and_is_named() -> None:
+    world, run = marked()
+    foreign = new_descending_xid(world.lake.clock())
+    world.lake.objects.put(f"{RUNS}/{foreign}/summary.json", b"{}")
     finding = guards.no_other_collector(check_of(run))
-    assert (finding.rule, finding.verdict, finding.figure) == ("no_other_collector", "refused", 2)
-    assert "cg7, cg8" in finding.text
+    assert (finding.rule, finding.verdict, finding.figure) == ("no_other_collector", "refused", 1)
+    assert foreign in finding.text
 
 
 def test_a_candidate_that_a_branch_shows_refuses_the_run() -> None:

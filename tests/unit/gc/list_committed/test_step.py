@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError
@@ -14,6 +12,7 @@ from dredge.storage import open_deleter
 from tests.support.captured import FOLDER
 from tests.support.commits import committed_world
 from tests.support.gc import World, candidates, deleting, make_world
+from tests.support.looks import driver_looks
 
 
 def test_trap_08_the_first_commit_has_no_metarange_and_none_is_fetched() -> None:
@@ -129,11 +128,10 @@ def test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_ch
     def revive(request: int, _keys: object) -> None:
         if request == 5:
             catalog.branches.create_branch(name, "revived", commit.id)
-        if request == 6:
-            time.sleep(0.5)  # long enough for the driver to look
+            look()
 
     world.mark(context)
-    with deleting(before=revive):
+    with driver_looks() as look, deleting(before=revive):
         bulk_delete(context, LocalRunner())
     ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None

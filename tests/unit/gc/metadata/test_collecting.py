@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
 from tests.support.kept import keep
+from tests.support.killing import before_first_write_of
 from tests.support.kv_views import copy_of
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
@@ -333,27 +334,22 @@ def test_while_an_import_is_at_work_nothing_goes() -> None:
     assert there(world) == before
 
 
-@pytest.mark.parametrize("when", ["before", "after the copies"])
-def test_what_another_repository_on_the_namespace_may_name_stays(
-    when: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+COPIES = "/quarantine/_lakefs/"
+
+
+@pytest.mark.parametrize("when", ["before", "while files are copied"])
+def test_what_another_repository_on_the_namespace_may_name_stays(when: str) -> None:
     """Refs that are restored to a bare repository name metaranges that this one's records do not."""
     world = noted()
-    before, honest = there(world), collecting.copy_aside
+    before = there(world)
 
     def come() -> None:
         world.lake.catalog.repositories.create_repository("restored", world.lake.namespace, bare=True)
 
-    def copy_and_come(*arguments: Any) -> Any:
-        found = honest(*arguments)
-        come()
-        return found
-
     if when == "before":
         come()
-    else:
-        monkeypatch.setattr(collecting, "copy_aside", copy_and_come)
-    assert any("restored" in text for text in collect(world).warnings)
+    with nullcontext() if when == "before" else before_first_write_of(COPIES, come):
+        assert any("restored" in text for text in collect(world).warnings)
     assert there(world) == before
 
 

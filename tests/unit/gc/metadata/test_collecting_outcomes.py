@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,15 +10,17 @@ from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
-from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, File, MetadataOutput, Taken
+from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, MetadataOutput
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.run import METADATA_RUNS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from tests.support.gc import World
+from tests.support.killing import before_first_write_of, failing_writes
 from tests.support.memory_store import MemoryVersionDeleter
 from tests.unit.gc.metadata.test_collecting import (
+    COPIES,
     collect,
     is_readable,
     left_metarange,
@@ -58,19 +59,9 @@ def names_left() -> tuple[str, str]:
     return metarange, info
 
 
-def test_a_file_that_could_not_be_copied_stays_and_the_rest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_could_not_be_copied_stays_and_the_rest_goes() -> None:
     world, (metarange, only) = noted(), names_left()
-    honest = collecting.copy_aside
-
-    def fails(namespace: str, uri: str, files: Sequence[File], options: Any) -> list[Taken | None]:
-        found = honest(namespace, uri, files, options)
-        return [
-            Taken(file, FAILED, "no") if file.name == only else item
-            for file, item in zip(files, found, strict=True)
-        ]
-
-    monkeypatch.setattr(collecting, "copy_aside", fails)
-    with pytest.raises(UnavailableError, match=only):
+    with failing_writes(COPIES + only, UnavailableError("503")), pytest.raises(UnavailableError, match=only):
         collect(world)
     assert rows(world, "ledger") == [(only, FAILED), (metarange, DELETED)]
     assert only in there(world)
@@ -90,48 +81,29 @@ def test_a_file_that_could_not_be_deleted_is_told_of(stand_in: Any) -> None:
     assert incomplete.status == "partial"
 
 
-def after_copies(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
-    honest = collecting.copy_aside
-
-    def copy(*arguments: Any) -> Any:
-        found = honest(*arguments)
-        action()
-        return found
-
-    monkeypatch.setattr(collecting, "copy_aside", copy)
-
-
-def test_what_a_commit_names_since_the_first_look_stays_and_the_rest_goes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_commit_names_since_the_first_look_stays_and_the_rest_goes() -> None:
     world = versioned()
     other = left_behind(world.lake.objects, "other")
     world.age(days=2)
     world.collect(dry_run=True)
     noted(world)
-    after_copies(monkeypatch, lambda: name(world, left_metarange()))
-    summary = collect(world)
+    with before_first_write_of(COPIES, lambda: name(world, left_metarange())):
+        summary = collect(world)
     assert counted(summary, DELETED, KEPT) == [2, 2]
     assert {key for key, outcome in rows(world, "ledger") if outcome == KEPT} == {*names_left()}
     assert is_readable(world, left_metarange())
     assert other.isdisjoint(there(world))
 
 
-def test_a_collection_whose_lease_went_to_somebody_else_deletes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_collection_whose_lease_went_to_somebody_else_deletes_nothing() -> None:
     world = noted()
-    before, look, looks = there(world), NamesReader.read, [0]
+    before = there(world)
 
-    def late(self: NamesReader) -> Any:
-        looks[0] += 1
-        if looks[0] == 2:
-            world.age(hours=2)
-            world.plan()  # which takes the lease
-        return look(self)
+    def take_the_lease() -> None:
+        world.age(hours=2)
+        world.plan()
 
-    monkeypatch.setattr(NamesReader, "read", late)
-    with pytest.raises(LeaseHeldError):
+    with before_first_write_of(COPIES, take_the_lease), pytest.raises(LeaseHeldError):
         collect(world)
     assert there(world) == before
 

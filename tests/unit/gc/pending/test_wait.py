@@ -20,7 +20,7 @@ from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
 from tests.support.kept import keep
-from tests.support.killing import Killed, killed_at
+from tests.support.killing import Killed, failing_writes, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_store import memory_store
 from tests.support.second_server import copy_of
@@ -390,19 +390,15 @@ def test_after_a_kill_at_any_write_around_the_list_nothing_is_confirmed_early_an
     steps.release_lease(run)
 
 
-def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read() -> None:
     """Not on the one that the earlier try has left."""
     world = waiting()
     first = pending_rows(world.collected())
     world.orphan("data/slice/late")
     world.age(days=2)
     run = world.plan()
-    with monkeypatch.context() as patch:
-        patch.setattr("dredge.gc.check_limits.step.check_again", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            world.mark(run)
+    with failing_writes("/guard.json", Killed()), pytest.raises(Killed):
+        world.mark(run)
     left = pending_rows(run)
     world.age(days=2)
     steps.check_limits(run, world.runner)
@@ -417,10 +413,6 @@ def cut_finely(monkeypatch: pytest.MonkeyPatch, shard_rows: int = 3) -> None:
     """Lists of more than four rows are cut into shards."""
     monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
     monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
-
-
-def _killed(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:

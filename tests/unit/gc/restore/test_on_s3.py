@@ -1,4 +1,4 @@
-"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, also in parts; and what
+"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, and what
 was not brought back goes for good, and nothing else."""
 
 from __future__ import annotations
@@ -6,27 +6,23 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import RUNS, Run
-from dredge.gc.steps import purge, run_steps
+from dredge.gc.steps import purge
 from dredge.gc.undo import restore
 from dredge.gc.undo_config import PurgeConfig, RestoreConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
-from dredge.storage.s3 import undo as copying
 from dredge.undo import purge as purging
 from dredge.undo.pins import end_pin, read_pins
-from tests.support.lakefs_server import KEY_PAIR, lakefs_server
+from tests.support.gcs_lakes import client_of, collected
+from tests.support.lakefs_server import lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 
 # moto cannot list versions of a key with a control character; S3 encodes it.
@@ -35,7 +31,7 @@ ORPHANS = {
     "data/odd//x": b"orphan x",
     "data/odd/tail/": b"orphan tail",
     "data/odd/ctrl\x01x": b"orphan ctrl",
-    "data/large": b"0123456789" * 600_000,
+    "data/plain": b"0123456789",
 }
 
 
@@ -51,8 +47,6 @@ def contents(bucket: TestBucket) -> dict[str, bytes]:
 def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying.S3Copier, "LIMIT_BYTES", 1000)
-    monkeypatch.setattr(copying.S3Copier, "PART_BYTES", 5 << 20)
     with moto_server() as options:
         bucket = make_bucket(options, versioned=way == "versions")
         for name, value in options.to_env().items():
@@ -70,8 +64,9 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
                 lake.writer().put(key, data)
             before = contents(bucket)
             time.sleep(1.1)  # the store tells whole seconds
-            client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-            run = collected(client, way)
+            client, undo = client_of(lake), {"undo": way} if way == "quarantine" else {}
+            run = collected(client, **undo)
+            assert run.plan.undo.way == way
             assert len(contents(bucket)) == len(before) - len(orphans)
 
             wanted = RestoreConfig(repository="lake", run=run.plan.run_id, everything=True)
@@ -82,25 +77,7 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
             (pin,) = read_pins(run.state)
             end_pin(run.state, pin.pin_id, run.store_now())
             time.sleep(1.1)
-            purged_for_good(bucket, client, collected(client, way), before, orphans, monkeypatch)
-
-
-def collected(client: LakeFSClient, way: str) -> Run:
-    """A collection that deletes."""
-    config: dict[str, Any] = {
-        "repository": "lake",
-        "mode": "clean",
-        "dry_run": False,
-        "unsafe_min_age_seconds": 0,
-        "unsafe_grace_seconds": 0,
-        "max_delete_percent": None,
-    }
-    asked = config | ({} if way == "versions" else {"undo": way})
-    run = Run.open(plan_run(from_json(GCConfig, asked), None, client).run_uri, None, client)
-    assert run.plan.undo.way == way
-    run_steps(run, LocalRunner())
-    release_lease(run)
-    return run
+            purged_for_good(bucket, client, collected(client, **undo), before, orphans, monkeypatch)
 
 
 def left_of(bucket: TestBucket, run: Run) -> set[str]:
@@ -124,18 +101,18 @@ def purged_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Later: a purge lets go what was deleted, but not what was brought back."""
-    one = RestoreConfig(repository="lake", run=run.plan.run_id, address="data/large", keep_days=100)
+    one = RestoreConfig(repository="lake", run=run.plan.run_id, address="data/plain", keep_days=100)
     restore(one, LocalRunner(), client=client)
     back = {key: data for key, data in before.items() if key.removeprefix("lake/") not in orphans}
-    back["lake/data/large"] = before["lake/data/large"]
+    back["lake/data/plain"] = before["lake/data/plain"]
     left = left_of(bucket, run)
-    assert left >= set(orphans) - {"data/large"}
+    assert left >= set(orphans) - {"data/plain"}
     monkeypatch.setattr(purging, "_cutoff", lambda *_: utc_now() + timedelta(minutes=1))
     going = PurgeConfig(repository="lake", run=run.plan.run_id, dry_run=False)
     done = purge(going, LocalRunner(), client=client)
     rows = [row for part in done.parts for row in run_folder(done, run).read_part(part).to_pylist()]
-    assert {row["address"] for row in rows if row["outcome"] == "purged"} == set(orphans) - {"data/large"}
-    assert left_of(bucket, run) <= {"data/large"}
+    assert {row["address"] for row in rows if row["outcome"] == "purged"} == set(orphans) - {"data/plain"}
+    assert left_of(bucket, run) <= {"data/plain"}
     assert contents(bucket) == back
 
 

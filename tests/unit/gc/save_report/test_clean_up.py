@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
 
 import pytest
 
@@ -19,8 +18,8 @@ from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, read_report, run_steps, save_report, verify
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
-from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
+from tests.support.killing import failing_writes
 from tests.support.own_files import below, folders, grown, removing, run
 
 
@@ -205,19 +204,8 @@ def test_a_result_that_could_not_be_written_is_no_failure_of_the_cleaning_alone(
     kept = {world.upload("a")}
     world.age(days=2)
     planned = world.plan()
-    writer = planned.folder.writer
-
-    class Refusing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(writer, name)
-
-        def put_if_absent(self, key: str, data: bytes) -> str | None:
-            if key == f"{StateOutput.STEP}/_SUCCESS.json":
-                raise UnavailableError("no")
-            return writer.put_if_absent(key, data)
-
-    planned.folder.writer = cast(ObjectWriter, Refusing())
-    with pytest.raises(UnavailableError):
+    refused = failing_writes(f"/{StateOutput.STEP}/_SUCCESS.json", UnavailableError("no"))
+    with refused, pytest.raises(UnavailableError):
         run_steps(planned, LocalRunner())
     assert read_report(planned)["outcome"] != "success"
     assert world.data() == kept

@@ -10,9 +10,9 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.runs import cleanup, ledger
+from dredge.runs.cleanup import OwnFilesOutput
 from dredge.storage import open_versions
 from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid

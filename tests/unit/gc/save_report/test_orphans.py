@@ -10,34 +10,26 @@ from dredge.errors import OvertakenError
 from dredge.gc.run import Run
 from dredge.gc.save_report import report, step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
-from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
-from dredge.runs.tries import StepTry
 from tests.support.gc import busy_world, stage_again, summary_of
+from tests.support.killing import before_first_write_of
 from tests.support.tries import HERE, come_to, driver, undo
 
 
-def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone() -> None:
     """The files with what was deleted may be many, and whoever writes them is taken for lost meanwhile."""
     world, _, _ = busy_world()
     orphan = world.marked()
     bulk_delete(orphan, HERE)
     retry = driver(world, orphan)
-    honest, left = report.write_deleted, [lambda: world.run(retry)]
     names = report.REPORT, report.PAGE, report.SUMMARY
     written: dict[str, bytes] = {}
 
-    def slow(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
-        parts = honest(folder, attempt)
-        if left:
-            left.pop()()
-            written.update((name, folder.writer.get(name)) for name in names)
-        return parts
+    def overtake() -> None:
+        world.run(retry)
+        written.update((name, retry.folder.writer.get(name)) for name in names)
 
-    monkeypatch.setattr(report, "write_deleted", slow)
-    with pytest.raises(OvertakenError, match="step save_report"):
+    asleep = before_first_write_of(f"{orphan.run_id}/deleted.text/", overtake)
+    with asleep, pytest.raises(OvertakenError, match="step save_report"):
         report.write_report(orphan)
     assert {name: retry.folder.writer.get(name) for name in names} == written
     assert (

@@ -125,9 +125,7 @@ def everything(rows: pa.Table, evidence: Evidence) -> Mask:
     return np.ones(rows.num_rows, bool)
 
 
-def test_of_several_holds_the_first_counts_and_one_that_may_be_lifted_the_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_several_holds_the_first_counts_and_one_that_may_be_lifted_the_last() -> None:
     lifted = Hold("lifted", "", everything, may_be_lifted=True)
     legal, other = Hold(LEGAL, "", on_legal_hold), Hold("other", "", everything)
     for order, codes in (
@@ -137,8 +135,7 @@ def test_of_several_holds_the_first_counts_and_one_that_may_be_lifted_the_last(
         ([other, legal, lifted], ["other", "other"]),
         ([legal], [LEGAL, None]),
     ):
-        monkeypatch.setattr(holds, "HOLDS", order)
-        assert holds_of(rows("data/legal/x", "data/y"), EVIDENCE).to_pylist() == codes
+        assert holds_of(rows("data/legal/x", "data/y"), EVIDENCE, order).to_pylist() == codes
 
 
 def test_objects_of_unknown_age_are_held_whatever_their_size() -> None:
@@ -172,11 +169,9 @@ def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:
 @pytest.mark.parametrize(
     "answer", [np.array([0, 0, 1]), np.array([None, True, False]), np.array([True]), np.bool_(True), [2]]
 )
-def test_a_hold_that_does_not_answer_for_each_row_stops_the_run(
-    answer: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hold_that_does_not_answer_for_each_row_stops_the_run(answer: object) -> None:
     """Zeros and ones would be taken for positions: the first rows would be held, and the meant one deleted."""
-    monkeypatch.setattr(holds, "HOLDS", [Hold("wrong", "of a mistake", lambda *_: answer)])  # type: ignore[arg-type,return-value]
+    wrong = Hold("wrong", "of a mistake", lambda *_: answer)  # type: ignore[arg-type,return-value]
     rows = pa.table({"address": ["data/a", "data/b", "data/legal/c"]})
     with pytest.raises(TypeError, match="hold wrong gave"):
-        holds_of(rows, EVIDENCE)
+        holds_of(rows, EVIDENCE, [wrong])

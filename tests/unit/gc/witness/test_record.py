@@ -11,7 +11,6 @@ from dredge.errors import ConflictError, FormatError, RefusedError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
-from dredge.gc.witness import record as records
 from dredge.gc.witness.mark import UNKNOWN
 from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.ownership import read_ids
@@ -19,6 +18,7 @@ from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, read_rec
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
+from tests.support.killing import Killed, failing_writes
 from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy
 
@@ -44,26 +44,18 @@ def rewritten(world: World, **fields: Any) -> None:
     state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
 
 
-def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_kill_between_part_and_pointer_the_record_before_counts() -> None:
     world = two_commits()
     world.collect()
     before = stored(world)
     world.age(days=2)
     run = world.plan()
-    with monkeypatch.context() as patch:
-        patch.setattr(records, "replace_again", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            world.run(run)
+    with failing_writes(f"/{POINTER}", Killed()), pytest.raises(Killed):
+        world.run(run)
     assert stored(world) == before
     assert Past.read(run.state, run.plan.namespace).active
     world.collect_after(hours=2)
     assert stored(world).run_id != before.run_id
-
-
-def _killed(*_arguments: Any) -> bool:
-    raise KeyboardInterrupt
 
 
 def test_a_record_that_another_mark_left_since_is_not_replaced() -> None:

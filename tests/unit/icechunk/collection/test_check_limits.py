@@ -16,7 +16,7 @@ from dredge.icechunk.collection import check_limits as step
 from dredge.icechunk.collection import index
 from dredge.icechunk.collection.absent import AbsentChunk
 from dredge.icechunk.collection.check_limits import GUARD, sample_canaries
-from dredge.icechunk.collection.list_candidates.listing import NameRange
+from dredge.icechunk.collection.list_candidates.listing import ListTask
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
@@ -233,15 +233,15 @@ def test_keep_chunks_collects_everything_else_and_no_chunk(repo: Repo) -> None:
 def test_chunk_that_the_listing_left_out_is_asked_for_by_name(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = NameRange.list
+    real = ListTask.list
 
-    def forgetful(names: NameRange, reader: Any) -> Any:
+    def forgetful(names: ListTask, reader: Any) -> Any:
         for number, batch in enumerate(real(names, reader)):
             yield batch.slice(1) if names.prefix == "chunks/" and not number else batch
 
     before = objects(repo.folder)
     unlisted = min(before["chunks"])
-    monkeypatch.setattr(NameRange, "list", forgetful)
+    monkeypatch.setattr(ListTask, "list", forgetful)
     report = collect(repo.config())
     assert report["outcome"] == "success"
     assert unlisted in objects(repo.folder)["chunks"]

@@ -39,7 +39,7 @@ def in_a_worker(run: Run) -> WorkerRun:
 def config(run: Run, alive: dict[str, PartInfo]) -> DeleteConfig:
     watch = "bulk_delete/_watch/001.json"
     gate = GateConfig(lease=run.plan.lease, watch=watch, trusted_seconds=0, silence_seconds_max=60)
-    return DeleteConfig(gate=gate, delete_keys=10, alive=alive, pinned=(), undo="off")
+    return DeleteConfig(gate=gate, delete_keys=10, alive=alive, pinned=(), undo="off", begun=True)
 
 
 def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
@@ -48,7 +48,9 @@ def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
     assert summary is not None
     part = ListCandidatesOutput.of(summary).candidates("snapshots")[0]
     with pytest.raises(FormatError, match="chunks/"):
-        delete_parts.body(in_a_worker(run), config(run, {}), DeleteTask(kind="chunks", parts=[part]))
+        delete_parts.body(
+            in_a_worker(run), config(run, {}), DeleteTask(kinds=["chunks"], parts={"chunks": [part]})
+        )
 
 
 @pytest.mark.parametrize("name", ["README.txt", "0" * 19 + "1", "o" * 20, "deeper/" + "0" * 20, ""])
@@ -60,7 +62,7 @@ def test_candidate_that_is_no_id_is_never_swept(v1: Repo, name: str) -> None:
     (part,) = write_candidates(run.folder, "chunks", 9999, [pa.table(columns, schema=LISTING_SCHEMA)], 10)
     alive = write_hashes(run.folder, "bulk_delete/_alive/none.ids", NONE)
     write_look(run.folder, "bulk_delete/_watch/001.json", True, "", store_clock(run.state, ""))
-    task = DeleteTask(kind="chunks", parts=[part])
+    task = DeleteTask(kinds=["chunks"], parts={"chunks": [part]})
     delete_parts.body(in_a_worker(run), config(run, {"chunks": alive}), task)
     rows = ledger.best(ledger.read_raw(run.folder, ledger.part_stem(part)))
     assert rows["outcome"].to_pylist() == [ledger.KEPT]

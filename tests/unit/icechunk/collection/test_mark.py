@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,19 +23,15 @@ from dredge.icechunk.collection.index import (
     SnapshotRow,
     snapshot_rows,
     write_manifest_rows,
-    write_snapshot_rows,
 )
 from dredge.icechunk.collection.mark import chunks, snapshots
 from dredge.icechunk.collection.mark.chunks import (
-    Change,
+    Chunks,
     UniteConfig,
-    count_change,
-    count_live,
+    find_live_chunks,
     unite_layers,
 )
 from dredge.icechunk.collection.mark.snapshots import (
-    _refuse_others,
-    add_snapshots,
     index_snapshots,
     read_index,
     with_ancestors,
@@ -59,7 +55,7 @@ from dredge.sets.hashes import Counted, read_counted, write_counted
 from dredge.sets.live import CountedSet
 from dredge.storage import open_reader
 from tests.support.icechunk import ROOT_ID, Graph, build, contents, history_of, local_storage, objects
-from tests.support.icechunk_repo import Repo, change_number, main_manifest, split_local_folders
+from tests.support.icechunk_repo import Repo, change_number, commit, main_manifest, split_local_folders
 from tests.support.icechunk_tasks import STATE, Task
 
 
@@ -243,49 +239,28 @@ def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.Mon
     assert asked == ["snapshots/A", "snapshots/B"]
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    asked: list[list[str]] = []
-    real = snapshot_rows
-
-    def noted(reader: Any, nodes: list[str], *rest: Any) -> Any:
-        asked.append(nodes)
-        return real(reader, nodes, *rest)
-
-    monkeypatch.setattr(snapshots, "snapshot_rows", noted)
-    return asked
-
-
-def indexed(
-    run: Run, live: set[str], replaced: Collection[str] = (), contradicted: Collection[str] = ()
-) -> list[SnapshotRow]:
+def indexed(run: Run, live: set[str]) -> list[SnapshotRow]:
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
         index, known = read_index(run)
-        rows, parts = index_snapshots(run, HERE, index, known, live, replaced, contradicted)
-        add_snapshots(run, index, parts)
+        rows, parts = index_snapshots(run, HERE, known, live)
+        index.add(run.state, f"{run.folder.label}-1", parts, [])
         return rows
 
 
-def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:
-    run, one, other = v1.plan(), v1.ids["8"], v1.ids["9"]
-    more = [
-        SnapshotRow(row.snapshot, (*row.manifests, "M"), (*row.refs, 1))
-        for row in snapshot_rows(run.reader, [one, other])
-    ]
-    ManifestIndex.load(run.state).add(run.state, "x", [write_snapshot_rows(run.state, "x", more)], [])
-    with pytest.raises(FormatError, match=one):
-        indexed(run, {one}, [one, other])  # the other one is live no more, and not read
-    (row,) = indexed(run, {one}, [one, other], [one, other])
-    assert "M" in row.manifests
-
-
-def test_snapshot_that_names_other_manifests_than_before_is_refused(v1: Repo) -> None:
-    run, nodes = v1.plan(), {node: SnapshotRow(node, ("M",), (1,)) for node in ("A", "B")}
-    _refuse_others(run, nodes, {})
-    _refuse_others(run, nodes, nodes | {"C": SnapshotRow("C", ("N",), (1,))})
-    for other in (SnapshotRow("B", ("N",), (1,)), SnapshotRow("B", ("M",), (2,))):
-        with pytest.raises(FormatError, match="snapshots/B"):
-            _refuse_others(run, nodes, nodes | {"B": other})
+def test_damaged_first_read_of_a_snapshot_is_forgotten(v1: Repo) -> None:
+    commit(v1, 100)
+    place = v1.folder / "snapshots" / read_history(open_reader(v1.uri)).branches["main"]
+    sound = place.read_bytes()
+    opened = open_file(sound, place.name, FileType.SNAPSHOT)
+    named = decode_id(parse_snapshot(sound, place.name).manifests[0].id)
+    absent = bytes([named[0] ^ 1]) + named[1:]
+    place.write_bytes(close_file(opened.header, opened.body.replace(named, absent)))
+    with pytest.raises(FormatError, match=r"a live file is missing: .*manifests/"):
+        collect(v1.config(mode="auto"))
+    place.write_bytes(sound)
+    before = contents(v1.library, branch="main")
+    assert collect(v1.config(mode="auto"))["warnings"] == []
+    assert contents(v1.library, branch="main") == before
 
 
 def test_small_shards_and_many_tasks_find_the_same(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,9 +333,11 @@ def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
     part = write_manifest_rows(run.state, "x", [("A", NamedChunks(np.array([1], np.uint64)))])
     index = ManifestIndex(manifest_parts={part.name: part}, manifests_of={part.name: ["A", "B"]})
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
-        assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
+        counted = find_live_chunks(run, HERE, index, None, {"A": 1}).counted
+        assert counted is not None
+        assert len(counted.layers) == 1
         with pytest.raises(FormatError):
-            count_live(run, HERE, index, {"A": 1, "B": 1}, 0)
+            find_live_chunks(run, HERE, index, None, {"A": 1, "B": 1})
 
 
 class Earlier:
@@ -385,11 +362,11 @@ class Earlier:
         self.index.add(self.run.state, name, [], [(part, [*manifests])])
         return part
 
-    def change(self) -> Change:
+    def change(self) -> Chunks:
         with self.run.folder.writing(StepTry.claim(self.run.folder.writer, "mark")):
-            return count_change(self.run, HERE, self.index, self.base, self.refs)
+            return find_live_chunks(self.run, HERE, self.index, self.base, self.refs)
 
-    def counts(self, change: Change, *more: int) -> list[int]:
+    def counts(self, change: Chunks, *more: int) -> list[int]:
         wanted = np.array([1, 2, 3, *more], np.uint64)
         (found,) = change.counted.counts(RunFolder(self.run.state, "r"), [wanted])
         return [int(one) for one in found]

@@ -24,11 +24,9 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.maintenance import open_state
-from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
-from dredge.storage import open_reader
 from tests.support.folder_store import LocalReader, dying_while_deleting
 from tests.support.icechunk import contents, objects, quiet
 from tests.support.icechunk_repo import (
@@ -248,22 +246,6 @@ def test_snapshot_file_that_was_put_back_is_read_again(v1: Repo) -> None:
     }
     assert before["snapshots"] >= objects(v1.folder)["snapshots"]
     assert len(list(v1.library.ancestry(branch="main"))) > 2
-
-
-def test_other_snapshot_under_the_same_id_is_refused(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    grown(v1)
-    collect(v1.config(mode="auto"))
-    tip = read_history(open_reader(v1.uri)).branches["main"]
-    place = v1.folder / "snapshots" / tip
-    place.write_bytes(place.read_bytes())  # another tag
-    base = optimized(v1)
-    assert base.base is not None
-    row = base.base.rows[tip]
-    base.base.rows[tip] = type(row)(tip, ("0" * 20,), (1,))
-    before = objects(v1.folder)
-    with pytest.raises(FormatError):
-        mark(base, HERE)
-    assert objects(v1.folder) == before
 
 
 def test_many_layers_of_counts_become_one(v2: Repo, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -13,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError
+from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.icechunk.collection import own_files, steps
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
-from dredge.icechunk.collection.outputs import OwnFilesOutput, StateOutput
+from dredge.icechunk.collection.outputs import StateOutput
 from dredge.icechunk.collection.own_files import (
     Superseded,
-    _clean_up,
+    clean_up,
     compact_index,
     find_superseded,
     is_own_file,
@@ -32,11 +31,10 @@ from dredge.icechunk.collection.steps import collect, release_lease, run_steps
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.clock import Coverage, utc_now
-from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from dredge.runs.tries import StepTry
 from dredge.runs.versions import Current, Version
 from dredge.sets.live import CountedSet
 from dredge.storage import open_reader
@@ -186,7 +184,7 @@ def test_only_old_folders_of_own_runs_go_and_none_with_copies(
     left = {path.name for path in runs.iterdir() if any(path.rglob("*"))}
     assert left >= {strange, copies, plain, "notes", first["run_id"], second["run_id"]}
     assert not (runs / old / "plan.json").exists()
-    assert counts_of_cleaning(v1, second)["own_folders"] == 1
+    assert counts_of_cleaning(v1, second)["own_run_folders"] == 1
 
 
 def test_no_own_file_goes_when_they_are_to_be_kept_or_by_a_dry_run(v1: Repo) -> None:
@@ -326,26 +324,17 @@ def test_nothing_is_old_by_a_clock_that_jumped(planned_run: Run) -> None:
         find_superseded(planned_run)
 
 
-@pytest.fixture
-def removing(planned_run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StepRecord]:
-    def remove(found: Superseded) -> StepRecord:
-        monkeypatch.setattr(own_files, "find_superseded", lambda _: found)
-        record = StepRecord({}, StepTry(planned_run.folder.writer, "own_files", 1))
-        _clean_up(planned_run, record)
-        return record
-
-    return remove
-
-
-def test_nothing_is_removed_by_who_lost_the_lease(
-    planned_run: Run, removing: Callable[..., StepRecord]
-) -> None:
-    planned_run.state.put("counted/a", b"counts")
-    release_lease(planned_run)
-    make_lease(planned_run.state, 60).acquire("somebody else")
-    with pytest.raises(LeaseHeldError):
-        removing(Superseded(["counted/a"]))
-    assert planned_run.state.get("counted/a") == b"counts"
+def test_nothing_is_removed_by_who_lost_the_lease(v1: Repo) -> None:
+    run, _ = after_runs(v1, parts_max=64)
+    for name in ("counted/a", "counted/b"):
+        run.state.put(name, b"counts")
+    clean_up(run, lambda: Superseded(["counted/b"]))
+    with pytest.raises(NotFoundError):
+        run.state.get("counted/b")
+    release_lease(run)
+    make_lease(run.state, 60).acquire("somebody else")
+    clean_up(run, lambda: Superseded(["counted/a"]))
+    assert run.state.get("counted/a") == b"counts"
 
 
 def after_runs(repo: Repo, parts_max: int) -> tuple[Run, Version]:

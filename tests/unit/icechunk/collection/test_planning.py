@@ -16,7 +16,6 @@ from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Safety
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
-    _cutoff,
     check_resumable,
     is_local,
     plan_collection,
@@ -27,7 +26,7 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory.manifest import Inventory
+from dredge.inventory.manifest import Inventory, latest_cutoff
 from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
@@ -67,8 +66,8 @@ def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
     config = CollectConfig(uri="x")
     begun = None if begun_hours_ago is None else NOW - begun_hours_ago * HOUR
     inventory = Inventory(uri="y", created_at=begun, digest="")
-    assert _cutoff(NOW, config, inventory) == NOW - cutoff_hours_ago * HOUR
-    assert _cutoff(NOW, config, None) == NOW - 168 * HOUR
+    assert latest_cutoff(NOW, config.min_age_seconds, inventory) == NOW - cutoff_hours_ago * HOUR
+    assert latest_cutoff(NOW, config.min_age_seconds, None) == NOW - 168 * HOUR
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(

@@ -93,7 +93,7 @@ def test_partition_functions_are_plain_and_can_be_sent() -> None:
     for function in (
         snapshots.read_snapshots,
         chunks.read_manifests,
-        chunks.shard_chunks,
+        chunks.count_chunks,
         listing.list_range,
         deleting.delete_parts,
     ):

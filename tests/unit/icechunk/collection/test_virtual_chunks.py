@@ -75,7 +75,8 @@ def test_index_of_an_earlier_version_is_not_built_upon(
     chunks = views.write("source")
     with monkeypatch.context() as earlier:
         earlier.setattr(index, "FORMAT", index.FORMAT - 1)
-        earlier.setattr(run.RunState.__init__, "__kwdefaults__", {"format": run.STATE_FORMAT - 1})
+        defaults = run.RunState.__init__.__kwdefaults__ | {"format": run.STATE_FORMAT - 1}
+        earlier.setattr(run.RunState.__init__, "__kwdefaults__", defaults)
         views.collect(keep_lost_days=0)
     views.expire_before(views.view("view", chunks, without="source"))
     assert views.mode(keep_lost_days=0) == "clean"

@@ -139,6 +139,3 @@ def test_trap_41_a_branch_without_its_commit_is_never_restored() -> None:
     wrong = files.write("commit", forged)
     with pytest.raises(InvalidDumpError, match="hash"):
         lake.catalog.dumps.restore_refs("copy", RefsDump(wrong, dump.tags, dump.branches))
-
-
-# --- tasks -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.lakefs.files.addresses import AddressType
-from lakefs_embedded.catalog import PreparedUncommitted, Rules, Settings
+from lakefs_embedded.catalog import PreparedUncommitted, Rules
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import CommitNotFoundError, TaskNotFoundError
 from lakefs_embedded.staging.area import Staged
@@ -130,17 +130,6 @@ def many(lake: Lake, branches: int = 3, objects: int = 4) -> set[str]:
     return live
 
 
-def test_pages_end_by_size_and_go_on_where_they_ended() -> None:
-    lake = make_lake(settings=Settings(background=False, prepare_file_bytes_max=500, prepare_flush_rows=2))
-    live = many(lake)
-    run = pages(lake)
-    assert len(run) > 2
-    assert len({page.run_id for page in run}) == 1
-    rows = [row["physical_address"] for rows in files(lake, run[0].run_id) for row in rows]
-    assert len(rows) == len(set(rows)) == len(live)
-    assert set(rows) == live
-
-
 def test_a_branch_without_its_head_commit_stops_the_run() -> None:
     lake = make_lake()
     repository = lake.catalog.repositories.get_repository(lake.repository)
@@ -211,26 +200,6 @@ def active(lake: Lake, location: str) -> dict[str, str]:
     rows = list(csv.DictReader(io.StringIO(data)))
     assert {row["expired"] for row in rows} <= {"false"}
     return {row["commit_id"]: row["metarange_id"] for row in rows}
-
-
-def test_active_commits_are_written_to_a_csv() -> None:
-    lake = make_lake()
-    initial = lake.catalog.commits.get_commit(lake.repository, "main")
-    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
-    lake.upload("a")
-    first = lake.commit(date=lake.clock.now - timedelta(days=20))
-    lake.upload("b")
-    second = lake.commit()
-    answer = lake.catalog.garbage.prepare_commits(lake.repository)
-    assert answer.commits_location == (
-        f"{lake.namespace}/_lakefs/retention/gc/commits/run_id={answer.run_id}/commits.csv"
-    )
-    assert answer.addresses_location == f"{lake.namespace}/_lakefs/retention/gc/addresses/"
-    assert active(lake, answer.commits_location) == {
-        first.id: first.metarange_id,
-        second.id: second.metarange_id,
-    }
-    assert initial.id not in active(lake, answer.commits_location)
 
 
 def test_trap_8_the_first_commit_has_no_metarange() -> None:

@@ -21,8 +21,6 @@ from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.catalog.retention import Rules
 from lakefs_embedded.errors import (
-    BranchNotFoundError,
-    CommitNotFoundError,
     NotUniqueError,
     RepositoryInDeletionError,
     RepositoryNotFoundError,
@@ -140,34 +138,6 @@ def store_with_keeper() -> MemoryKV:
     return kv
 
 
-@pytest.mark.parametrize("life_cycle", STEPS)
-def test_a_new_life_reaches_nothing_of_the_old_wherever_its_deletion_died(life_cycle: LifeCycle) -> None:
-    for writes in range(40):
-        lake = made(life_cycle)
-        lake.upload("a")
-        commit = lake.commit()
-        lake.catalog.branches.create_branch("lake", "side", "main")
-        lake.upload("staged", branch="side")
-        tokens = lake.tokens("side")
-        server = lake.another_server(crash_after_writes(lake.kv, writes))
-        try:
-            server.repositories.delete_repository("lake")
-        except CrashError:
-            lake.catalog.repositories.delete_repository("lake")
-        else:
-            assert writes >= 3
-            break
-        lake.catalog.repositories.create_repository("lake", lake.namespace + "-2")
-        assert lake.paths() == []
-        assert lake.tokens() != tokens
-        for call, error in (
-            (lambda: lake.catalog.branches.get_branch("lake", "side"), BranchNotFoundError),  # noqa: B023
-            (lambda: lake.catalog.commits.get_commit("lake", commit.id), CommitNotFoundError),  # noqa: B023
-        ):
-            with pytest.raises(error):
-                call()
-
-
 def test_one_record_that_cannot_be_read_does_not_keep_a_server_from_starting() -> None:
     lake = made("step-2")
     lake.kv.set(REPOSITORIES_PARTITION, b"repos/abc", b"\xff\xff")
@@ -270,23 +240,3 @@ def test_a_cleaner_between_any_two_writes_of_a_deletion_harms_nobody(tmp_path: P
         assert lake.rows("graveler_deleted") == []
         assert [name for name in everything(lake) if name.startswith(b"lake-") and b":" not in name] == []
     assert writes == 3
-
-
-def test_a_failed_create_is_cleaned_once_it_was_asked_for_and_deleted(tmp_path: Path) -> None:
-    for writes in (1, 2, 3):
-        kv = store_with_keeper()
-        before = partitions(kv)
-        lake = make_lake(settings=Settings(background=False, life_cycle="step-2"), kv=kv, create=False)
-        with pytest.raises(CrashError):
-            lake.another_server(crash_after_writes(kv, writes)).repositories.create_repository(
-                "lake", lake.namespace
-            )
-        cleaner = Cleaner(lake, tmp_path / str(writes))
-        for _ in range(3):
-            assert cleaner.run().rows_removed == 0  # the record names it
-            lake.clock.advance(days=2)
-        with pytest.raises(RepositoryInDeletionError):
-            lake.catalog.repositories.get_repository("lake")
-        lake.catalog.repositories.delete_repository("lake")
-        assert [outcome.fate for outcome in cleaner.run_twice().deleted] == ["cleaned"]
-        assert partitions(kv) == before

@@ -19,29 +19,6 @@ def stage(lake: Lake, path: str, address: str) -> ObjectStats:
     )
 
 
-def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
-    for path in ("changed", "deleted", "kept"):
-        lake.upload(path, b"old")
-    lake.commit()
-    lake.upload("changed", b"new")
-    lake.upload("added", b"new")
-    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
-    assert {path: lake.read(path) for path in lake.paths()} == {
-        "added": b"new",
-        "changed": b"new",
-        "kept": b"old",
-    }
-    assert {path: lake.read(path, "main@") for path in lake.paths("main@")} == {
-        "changed": b"old",
-        "deleted": b"old",
-        "kept": b"old",
-    }
-    assert lake.paths("main$") == ["added", "changed"]
-    for ref, path in (("main", "deleted"), ("main@", "added"), ("main$", "kept"), ("main$", "deleted")):
-        with pytest.raises(PathNotFoundError):
-            lake.catalog.reading.stat(lake.repository, ref, path)
-
-
 def test_a_copy_has_bytes_of_its_own(lake: Lake) -> None:
     source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
     lake.clock.advance(hours=1)

@@ -5,39 +5,14 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import ConflictException, NotFoundException
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
 from dredge.errors import ConfigError, FormatError
 from dredge.kv import open_store
-from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from lakefs_embedded.catalog import Settings
-from lakefs_embedded.refs.repositories import in_state
 from lakefs_embedded.server import DataFolder, ServerSettings, ThreadedServer
-from tests.support.lakefs_server import lakefs_server
-
-
-def test_step_2_over_http(tmp_path: Path) -> None:
-    kv = open_store("memory://")
-    with lakefs_server(tmp_path, kv=kv, catalog=Settings(life_cycle="step-2")) as lake:
-        lake.repository("shop").branch("main").object("a").upload(b"a")
-        with pytest.raises(ConflictException):
-            lake.repository("shop")
-        record = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key("shop")))
-        lakefs.Repository("shop", lake.client).delete()
-        assert [entry.key for entry in kv.scan(b"graveler_deleted")] == [
-            f"repo/shop/{record.instance_uid}".encode()
-        ]
-        with pytest.raises(NotFoundException):
-            lakefs.Repository("shop", lake.client).delete()
-        kv.set(REPOSITORIES_PARTITION, repository_key("shop"), in_state(record, "in-deletion").encode())
-        assert list(lakefs.repositories(client=lake.client)) == []
-    with lakefs_server(tmp_path, kv=kv, catalog=Settings(life_cycle="step-2")) as lake:
-        assert list(kv.scan(REPOSITORIES_PARTITION)) == []  # the deletion was finished at the start
 
 
 def test_users_of_a_data_folder_outlive_a_restart(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ Act = Callable[[Catalog], object]
 @pytest.fixture(autouse=True)
 def _tokens_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
-    monkeypatch.setattr("dredge.lakefs.files.records.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
+    monkeypatch.setattr("lakefs_embedded.refs.records.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
 def commit(message: str, **more: bool) -> Act:
@@ -302,6 +302,3 @@ def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
     assert listing(lake.catalog, "lake", second.id) == {"a": "a", "b": "b"}
     assert listing(lake.catalog, "lake") == {"a": "a", "b": "b", "c": "c"}
     assert len(lake.catalog.branches.get_branch("lake", "main").sealed_tokens) == 1
-
-
-# --- the design's two non-guarantees -----------------------------------------------------------------------

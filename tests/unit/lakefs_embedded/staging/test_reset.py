@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefs_embedded.catalog import Catalog, Settings
-from lakefs_embedded.errors import DirtyBranchError, NoChangesError, TooManyTriesError
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.errors import NoChangesError, TooManyTriesError
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
@@ -22,31 +22,11 @@ def lake() -> Lake:
     return lake
 
 
-def content(lake: Lake) -> dict[str, bytes]:
-    return {path: lake.read(path) for path in lake.paths()}
-
-
 def test_resetting_an_object_restages_the_committed_address(lake: Lake) -> None:
     committed = lake.catalog.reading.stat(lake.repository, "main@", "a/1")
     lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="a/1")
     assert lake.catalog.reading.stat(lake.repository, "main", "a/1") == committed
     assert b"a/1" in lake.rows(lake.tokens()[0])
-
-
-def test_a_reset_by_prefix_that_loses_its_race_begins_again(lake: Lake) -> None:
-    raced = False
-
-    def race(operation: Operation) -> None:
-        nonlocal raced
-        if not raced and operation.name == "set_if" and operation.key == b"branches/main":
-            raced = True
-            lake.another_server().commits.commit(lake.repository, "main", committer="t", message="m")
-
-    server = lake.another_server(WatchedStore(lake.kv, race))
-    server.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
-    # The commit came first, and left the reset nothing to do.
-    assert content(lake) == {"a/1": b"new", "a/3": b"new", "b/1": b"new", "c": b"new"}
-    assert lake.rows("cleanup-tokens") == []
 
 
 def test_a_reset_by_prefix_that_always_loses_says_so_and_changes_nothing() -> None:
@@ -116,31 +96,6 @@ def test_trap_46_a_hard_reset_keeps_what_is_staged() -> None:
     ]
 
 
-def test_a_hard_reset_is_refused_while_a_sealed_token_holds_changes() -> None:
-    lake = make_lake()
-    repository = lake.catalog.repositories.get_repository(lake.repository)
-    lake.catalog.staging.protocol.seal(repository, "main")  # an empty one is no hindrance
-    lake.catalog.branches.hard_reset(lake.repository, "main", "main")
-    lake.upload("a")
-    lake.catalog.staging.protocol.seal(repository, "main")
-    with pytest.raises(DirtyBranchError):
-        lake.catalog.branches.hard_reset(lake.repository, "main", "main")
-
-
-def test_trap_23_what_sealed_tokens_hold_is_live() -> None:
-    lake = make_lake()
-    repository = lake.catalog.repositories.get_repository(lake.repository)
-    lake.upload("oldest", b"1")
-    lake.catalog.staging.protocol.seal(repository, "main")
-    lake.upload("older", b"2")
-    lake.upload("oldest", b"3")
-    lake.catalog.staging.protocol.seal(repository, "main")
-    lake.catalog.objects.delete_object(lake.repository, "main", "older")
-    lake.upload("newest", b"4")
-    assert content(lake) == {"newest": b"4", "oldest": b"3"}
-    assert len(lake.tokens()) == 3
-
-
 # The writer's and the reader's flow, and that writing twice is writing once.
 
 
@@ -148,20 +103,6 @@ def commit_elsewhere(lake: Lake) -> None:
     lake.another_server().commits.commit(
         lake.repository, "main", committer="t", message="elsewhere", allow_empty=True
     )
-
-
-def server_that_meets(lake: Lake, when: str, times: int = 1) -> Catalog:
-    """A server beside which a commit happens right before its writes to staging ("before") or after them."""
-    left = times
-
-    def meet(operation: Operation) -> None:
-        nonlocal left
-        if left and operation.writes and b":" in operation.partition:
-            left -= 1
-            commit_elsewhere(lake)
-
-    store = WatchedStore(lake.kv, before=meet) if when == "before" else WatchedStore(lake.kv, after=meet)
-    return lake.another_server(store)
 
 
 def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
@@ -176,19 +117,6 @@ def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
     assert lake.paths() == ["a", "b"]
     lake.commit()
     assert lake.paths("main@") == ["a", "b"]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("no_tombstone", [False, True])
-def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool) -> None:
-    lake = make_lake()
-    lake.upload("a")
-    server_that_meets(lake, when).objects.delete_object(
-        lake.repository, "main", "a", no_tombstone=no_tombstone
-    )
-    assert lake.paths() == []
-    lake.commit("last", allow_empty=True)
-    assert lake.paths("main@") == []
 
 
 # The committer's flow beside others who commit, write, reset and delete.

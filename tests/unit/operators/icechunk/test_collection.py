@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.icechunk.base import IcechunkSparkOperator
 from airflow_dredge.operators.icechunk.collection import (
@@ -21,54 +19,23 @@ from airflow_dredge.operators.icechunk.collection import (
 )
 from airflow_dredge.operators.reporting import REPORT
 from dredge.errors import (
-    AwaitingApprovalError,
     ConfigError,
     DredgeError,
     LeaseHeldError,
     RefusedError,
     RejectedError,
 )
-from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.steps import (
     Run,
-    approve,
-    check_limits,
     find_garbage,
     run_steps,
 )
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects
-from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan, release
+from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
 from tests.support.icechunk_repo import Repo, expired_sample
 from tests.support.lakefs_operators import ApprovalTask, Pushed
-
-
-def test_a_second_run_waits_until_the_first_has_given_its_right_back(dated: Dated) -> None:
-    first = acquire(dated.repo, "manual__1")
-    assert (first["storage"], first["spec_version"]) == (dated.repo.uri, 1)
-    with pytest.raises(AirflowRescheduleException):
-        acquire(dated.repo, "manual__2")
-    assert release(dated.repo, first) == {"storage": dated.repo.uri, "released": first["fencing"]}
-    assert acquire(dated.repo, "manual__2")["fencing"] > first["fencing"]
-
-
-def test_cleared_tasks_go_on_with_the_plan_under_a_new_right(dated: Dated) -> None:
-    lease = acquire(dated.repo, "manual__1")
-    run_uri = plan(dated.repo, lease)["run_uri"]
-    release(dated.repo, lease)
-    again = acquire(dated.repo, "manual__1", run_uri)
-    run = Run.open(run_uri)
-    assert run.plan.lease.fencing == again["fencing"] > lease["fencing"]
-    run.lease.check(run.plan.lease)
-
-
-def test_another_run_cannot_take_over_a_plan(dated: Dated) -> None:
-    lease = acquire(dated.repo, "manual__1")
-    run_uri = plan(dated.repo, lease)["run_uri"]
-    release(dated.repo, lease)
-    acquire(dated.repo, "manual__2", run_uri)
-    assert Run.open(run_uri).plan.lease.fencing == lease["fencing"]
 
 
 def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> None:
@@ -198,24 +165,6 @@ def test_a_no_and_no_answer_skip_what_deletes(
     assert task.answered("Reject", user)["status"] == "rejected"
     assert task.skipped == ["collect"]
     with pytest.raises(RejectedError):
-        run_steps(task.run, HERE)
-    assert objects(repo.folder) == before
-
-
-def test_a_yes_is_one_to_what_the_task_asked(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task still waits while the guards of the run look again, at a listing that was done anew."""
-    before = objects(repo.folder)
-    task = Task(monkeypatch, repo)
-    task.wait()
-    listed = task.run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert listed is not None
-    task.run.folder.write_summary(replace(listed, details={**listed.details, "made": "again"}))
-    check_limits(task.run)
-    with pytest.raises(AwaitingApprovalError):
-        approve(task.run)
-    with pytest.raises(RefusedError):
-        task.answered("Approve")
-    with pytest.raises(AwaitingApprovalError):
         run_steps(task.run, HERE)
     assert objects(repo.folder) == before
 

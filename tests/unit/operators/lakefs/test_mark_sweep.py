@@ -61,50 +61,6 @@ def test_it_asks_for_as_long_as_the_run_may_wait_and_no_answer_is_a_no(
     assert task.pushed["save_report", "report_uri"] == f"{run.folder.uri}/report.html"
 
 
-def test_approvers_are_the_assigned_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, run, _, _ = waiting_run(approvers="ada, bob")
-    task = Task(monkeypatch, run)
-    task.wait()
-    assert task.asked[0]["assigned_users"] == [{"id": "ada", "name": "ada"}, {"id": "bob", "name": "bob"}]
-    with pytest.raises(RefusedError):
-        task.answered("Approve", {"id": "eve", "name": "Ada"})
-    assert task.answered("Approve")["status"] == "success"
-
-
-def test_a_yes_is_written_down_before_the_task_ends(waiting: tuple[World, Run, Task]) -> None:
-    world, run, task = waiting
-    task.wait()
-    assert task.answered("Approve")["status"] == "success"
-    assert task.skipped == []
-    world.run(run)
-    (key,) = (
-        key
-        for batch in run.folder.writer.list("approve/")
-        for key in batch["key"].to_pylist()
-        if key.endswith("/approved.json")
-    )
-    assert run.folder.read_json(key)["by"] == "ada"
-
-
-def test_a_no_skips_what_deletes_and_nothing_that_cleans_up(waiting: tuple[World, Run, Task]) -> None:
-    world, run, task = waiting
-    before = world.data()
-    task.wait()
-    assert task.answered("Reject")["status"] == "rejected"
-    assert task.skipped == ["bulk_delete"]
-    with pytest.raises(RejectedError):
-        world.run(run)
-    assert world.data() == before
-
-
-def test_no_answer_in_time_rejects_the_run(waiting: tuple[World, Run, Task]) -> None:
-    world, run, task = waiting
-    task.wait()
-    assert task.answered("Reject", None)["status"] == "rejected"
-    with pytest.raises(RejectedError):
-        world.run(run)
-
-
 def test_a_yes_of_nobody_is_a_no(waiting: tuple[World, Run, Task]) -> None:
     """What a task is told without a user is a default or a forgery."""
     _, _, task = waiting

@@ -100,15 +100,6 @@ def test_a_plan_that_was_given_no_lease_takes_it_itself(namespace: str) -> None:
         acquire(namespace, "manual__2")
 
 
-def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> None:
-    first = acquire(namespace, "manual__1")
-    release(namespace, first)
-    acquire(namespace, "manual__2")
-    release(namespace, first)
-    with pytest.raises(AirflowRescheduleException):
-        acquire(namespace, "manual__3")
-
-
 def test_the_spark_application_of_the_run_ends_before_the_lease(
     namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

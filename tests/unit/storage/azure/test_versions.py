@@ -18,6 +18,7 @@ from dredge.storage.azure import undo as copying
 from dredge.storage.azure.undo import AzureVersionDeleter, AzureVersions
 from dredge.storage.location import parse_uri
 from dredge.storage.model import always
+from tests.support.azure import copy_in_blocks
 from tests.support.azure_server import Answer, AzureServer
 
 
@@ -104,8 +105,7 @@ def test_what_was_written_since_a_deletion_is_not_written_over(
     server: AzureServer, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_blocks:
-        monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 3)
-        monkeypatch.setattr(copying, "BLOCK_BYTES", 3)
+        copy_in_blocks(monkeypatch, 3, 3)
     uri = f"{server.container(versioned=True)}/lake"
     writer, remover = open_writer(uri, server.options), open_marker_remover(uri, server.options)
     writer.put("a", b"content")

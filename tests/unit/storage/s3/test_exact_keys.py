@@ -82,17 +82,6 @@ def test_every_key_is_read_looked_up_and_deleted_by_its_own_name(
     assert all(reader.get(twin) == b"live" for twin in twins)
 
 
-def test_folder_marker_and_its_namesake_are_two_objects(
-    bucket: TestBucket, reader: ObjectReader, deleter: ObjectDeleter
-) -> None:
-    bucket.put("data/dir/", data=b"")
-    bucket.put("data/dir", data=b"live")
-    bucket.put("data/dir/file", data=b"live")
-    assert listed(reader, "data/") == ["data/dir", "data/dir/", "data/dir/file"]
-    assert [o.outcome for o in deleter.delete(["data/dir/"])] == ["deleted"]
-    assert bucket.keys() == ["data/dir", "data/dir/file"]
-
-
 def test_one_key_that_xml_cannot_carry_does_not_spoil_the_batch(
     bucket: TestBucket, reader: ObjectReader, deleter: ObjectDeleter
 ) -> None:

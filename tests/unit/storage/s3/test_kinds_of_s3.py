@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -28,6 +26,7 @@ from dredge.storage.location import parse_uri
 from dredge.storage.model import UrlSigner
 from dredge.storage.probe import LIST, ORDER, demand_conditions, probe
 from dredge.storage.s3.deleting import S3Deleter
+from tests.support.failing import make_certificate
 from tests.support.objectstore import Answer, ScriptedS3, make_bucket
 
 NO_VERSIONS = (200, "<VersioningConfiguration/>")
@@ -175,79 +174,14 @@ def test_buckets_are_named_in_the_path_or_in_the_host(style: str, begins: str) -
     assert StorageOptions.from_env(options.to_env()) == options
 
 
-def authority(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A server's side of TLS for 127.0.0.1, and the file with the authority that vouches for it."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    def named(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    now = datetime.now(UTC)
-    root, leaf = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-
-    def certificate(subject: str, key: ec.EllipticCurvePublicKey, is_root: bool) -> bytes:
-        built = (
-            x509.CertificateBuilder()
-            .subject_name(named(subject))
-            .issuer_name(named("root"))
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(is_root, None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-                critical=False,
-            )
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False
-            )
-        )
-        if is_root:
-            usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-            built = built.add_extension(usage, critical=True)
-        return built.sign(root, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    (folder / "ca.pem").write_bytes(certificate("root", root.public_key(), True))
-    (folder / "leaf.pem").write_bytes(certificate("leaf", leaf.public_key(), False))
-    (folder / "leaf.key").write_bytes(
-        leaf.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
-    return context, str(folder / "ca.pem")
-
-
 def test_both_clients_trust_a_private_authority_where_they_are_told(tmp_path: Path) -> None:
-    context, bundle = authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*make_certificate(tmp_path))
     with ScriptedS3(lambda *_: (200, ""), tls=context) as server:
-        trusting = open_writer("s3://bkt/lake", replace(server.options, ca_bundle=bundle))
+        trusting = open_writer("s3://bkt/lake", replace(server.options, ca_bundle=str(tmp_path / "ca.pem")))
         trusting.put("plain", b"x")  # by the one client
         trusting.put("odd//name", b"x")  # by the other
         assert [path for _, path, _ in server.requests] == ["/bkt/lake/plain", "/bkt/lake/odd//name"]
         with pytest.raises(ConfigError, match="SSL"):
             open_reader("s3://bkt/lake", server.options).get("odd//name")
         assert len(server.requests) == 2
-
-
-def test_both_clients_go_through_a_proxy_where_the_environment_names_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with ScriptedS3(lambda *_: (200, "")) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.options.endpoint_url or "")
-        monkeypatch.setenv("http_proxy", proxy.options.endpoint_url or "")
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        writer = open_writer(
-            "s3://bkt/lake", replace(proxy.options, endpoint_url="http://store.invalid:9000")
-        )
-        writer.put("plain", b"x")
-        writer.put("odd//name", b"x")
-        asked = [path for _, path, _ in proxy.requests]
-    assert asked == [f"http://store.invalid:9000/bkt/lake/{name}" for name in ("plain", "odd//name")]

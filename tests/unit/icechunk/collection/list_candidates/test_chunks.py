@@ -13,7 +13,6 @@ from dredge.icechunk.collection import absent
 from dredge.icechunk.collection.absent import AskConfig, AskResult, AskTask, ask_for_chunks
 from dredge.icechunk.collection.list_candidates import chunks
 from dredge.icechunk.collection.list_candidates.chunks import (
-    NAMED,
     NameResult,
     _beyond_manifests,
     write_by_shard,
@@ -45,13 +44,9 @@ def test_what_dead_manifests_name_is_not_missed(
     results = []
     with run.folder.writing(attempt):
         for name, numbers in enumerate(dead):
-            rows = [
-                [*numbers],
-                [0] * len(numbers),
-                [1] * len(numbers),
-                [OLD] * len(numbers),
-            ]
-            shards = write_by_shard(run.folder, 0, f"x{name}", pa.table(rows, schema=NAMED))
+            count, keys = len(numbers), [f"chunks/{named(number)}" for number in numbers]
+            rows = pa.table([keys, [1] * count, [OLD] * count, [None] * count], schema=LISTING_SCHEMA)
+            shards = write_by_shard(run.folder, 0, f"x{name}", rows)
             results.append(NameResult(shards=shards, unread=[]))
     monkeypatch.setattr(chunks, "of_dead", lambda *_: results)
     record = StepRecord({}, attempt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import random
@@ -19,13 +18,6 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection.absent import AbsentConfig, AskResult, ask_for_absent
-from dredge.icechunk.collection.list_candidates.chunks import NAMED
-from dredge.icechunk.collection.list_candidates.from_inventory import (
-    InventoryConfig,
-    InventoryResult,
-    InventoryTask,
-    name_inventory,
-)
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     collect,
@@ -35,10 +27,8 @@ from dredge.icechunk.collection.steps import (
     release_lease,
     run_steps,
 )
-from dredge.inventory.manifest import InventoryFile, Layout
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_writer
 from tests.support.folder_store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
 from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id
@@ -210,39 +200,9 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
         run_steps(planned, LocalRunner())
 
 
-type Row = tuple[str, int | None, datetime | None]
-
-
 @pytest.fixture
 def task() -> Task:
     return Task("list_candidates")
-
-
-def small_inventory(task: Task, *files: Sequence[Row]) -> list[InventoryFile]:
-    place, found = open_writer(task.uri.replace("/repo", "/inventory")), []
-    for number, rows in enumerate(files):
-        names, sizes, times = zip(*rows, strict=True)
-        table = pa.table(
-            {
-                "key": [f"repo/{name}" for name in names],
-                "size": pa.array(sizes, pa.int64()),
-                "last_modified": pa.array(times, pa.timestamp("us", tz="UTC")),
-            }
-        )
-        pq.write_table(table, sink := io.BytesIO())
-        place.put(f"{number}.parquet", sink.getvalue())
-        found.append(InventoryFile(uri=f"{place.uri}/{number}.parquet", size=len(sink.getvalue()), md5=""))
-    return found
-
-
-def name(task: Task, *files: Sequence[Row], bits: int = 0) -> InventoryResult:
-    config = InventoryConfig(layout=Layout(kind="parquet", bucket="", prefix="repo/"), bits=bits)
-    given = InventoryTask(name="inventory-00000", files=small_inventory(task, *files))
-    return name_inventory.body(task.run, config, given)
-
-
-def rows(*found: tuple[int, int, int, datetime]) -> pa.Table:
-    return pa.table([list(column) for column in zip(*found, strict=True)], schema=NAMED)
 
 
 def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AskResult:

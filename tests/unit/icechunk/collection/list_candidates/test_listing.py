@@ -19,7 +19,6 @@ from dredge.icechunk.collection.list_candidates.listing import (
     ListConfig,
     ListResult,
     ListTask,
-    NameRange,
     bounds_for,
     list_range,
 )
@@ -179,7 +178,7 @@ def test_a_range_in_pieces_has_each_name_of_the_range_once(task: Task, low: str,
     ends = ["", "0", "00", "000", "G", "G0", "G00", "G01", "GZ", "H", "Z", "ZZ", "ZZ0", "ZZZ", "a", "_", "-"]
     for name in [*ends, *map(named, range(0, 1 << 64, 1 << 58))]:
         task.put(f"chunks/{name}")
-    names = NameRange(prefix="chunks/", low=low, high=high)
+    names = ListTask(kind="chunks", number=0, low=low, high=high)
     reader = task.run.open_store()
     whole, pieces = (
         [key for batch in pages for key in batch["key"].to_pylist()]
@@ -200,7 +199,7 @@ def test_folders_are_split_by_how_much_they_hold(expected: int, ranges: int) -> 
 @pytest.mark.parametrize("expected", [1, 101, 3201])
 def test_every_id_falls_into_exactly_one_range_and_that_into_its_shards(expected: int) -> None:
     bounds = bounds_for(expected, 100, is_remote=True)
-    found = [NameRange(prefix="chunks/", low=low, high=high) for low, high in pairwise(bounds)]
+    found = [ListTask(kind="chunks", number=0, low=low, high=high) for low, high in pairwise(bounds)]
     rng = np.random.default_rng(4)
     bounds_of_ids = {number for names in found for number in names.numbers}
     edges = np.array(sorted(bounds_of_ids | {number - 1 for number in bounds_of_ids - {0}}), np.uint64)

@@ -339,13 +339,6 @@ def test_a_run_that_another_one_overtook_leaves_no_list(v2: Repo) -> None:
     assert pointer(v2.folder).run_id != found.run_id
 
 
-def test_a_mark_that_is_refused_leaves_no_row(v2: Repo) -> None:
-    run(v2)
-    refused = v2.plan(**WAITS)
-    mark(refused, HERE)
-    assert pointer(v2.folder).run_id != refused.plan.run_id
-
-
 @pytest.mark.parametrize("mode", ["clean", "auto"])
 def test_many_shards_wait_as_one_does(
     v2: Repo, mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

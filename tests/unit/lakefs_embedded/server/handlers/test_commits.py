@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import lakefs
@@ -27,35 +26,12 @@ def put(repository: lakefs.Repository, branch: str, **objects: bytes) -> str:
     return target.commit(f"add {' '.join(objects)}").id
 
 
-def test_a_commit_has_everything_a_client_reads(shop: lakefs.Repository, lake: Lake) -> None:
-    main = shop.branch("main")
-    parent = main.head.id
-    main.object("b").upload(b"1")
-    made = main.commit("why", metadata={"who": "me é"}).get_commit()
-    assert (made.message, made.committer, made.parents) == ("why", "admin", [parent])
-    assert made.metadata == {"who": "me é"}
-    full = lake.sdk.commits_api.get_commit("shop", made.id)
-    assert (full.generation, full.version, len(full.meta_range_id)) == (3, 1, 64)
-
-
 def test_the_log_goes_back_in_pages(shop: lakefs.Repository, lake: Lake) -> None:
     ids = [put(shop, "main", **{f"p{number}": b"1"}) for number in range(5)]
     assert [each.id for each in shop.branch("main").log(amount=2)][:5] == ids[::-1]
     assert len(list(shop.branch("main").log(amount=2))) == 7
     page = lake.sdk.refs_api.log_commits("shop", "main", amount=2)
     assert (page.pagination.has_more, page.pagination.next_offset) == (True, ids[-2])
-
-
-def test_the_log_can_be_narrowed(shop: lakefs.Repository) -> None:
-    put(shop, "main", b=b"1")
-    changed = put(shop, "main", a=b"2")
-    log = shop.branch("main").log
-    assert next(log(objects=["a"])).id == changed
-    assert len(list(log(objects=["a"]))) == 2
-    assert len(list(log(prefixes=["b"]))) == 1
-    assert len(list(log(limit=True, amount=1))) == 1
-    assert [each.id for each in log(stop_at=changed)] == [changed]
-    assert list(log(since=datetime(2100, 1, 1, tzinfo=UTC))) == []
 
 
 def test_a_merge_conflict_is_409_with_a_body_of_its_own(shop: lakefs.Repository, lake: Lake) -> None:
@@ -69,14 +45,6 @@ def test_a_merge_conflict_is_409_with_a_body_of_its_own(shop: lakefs.Repository,
 
 
 # Repositories over HTTP.
-
-
-def test_a_new_repository_has_its_default_branch_and_first_commit(lake: Lake) -> None:
-    repository = lake.repository("shop", default_branch="trunk")
-    assert repository.properties.default_branch == "trunk"
-    assert repository.properties.storage_namespace == lake.namespace("shop")
-    first = repository.branch("trunk").get_commit()
-    assert (first.message, first.meta_range_id, first.parents) == ("Repository created", "", [])
 
 
 def test_sample_data_is_refused_and_no_repository_is_made(lake: Lake) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 from pathlib import Path
 
 import lakefs
 import lakefs_sdk
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support.lakefs_server import Lake, lakefs_server
@@ -45,20 +42,7 @@ def csv_rows(lake: Lake, location: str) -> list[dict[str, str]]:
     return list(csv.DictReader(lake.writer("shop").get(key(lake, location)).decode().splitlines()))
 
 
-def uncommitted(lake: Lake, location: str) -> list[str]:
-    writer = lake.writer("shop")
-    keys = [name for batch in writer.list(key(lake, location)) for name in batch.column("key").to_pylist()]
-    tables = [pq.read_table(pa.BufferReader(writer.get(name))) for name in keys]
-    return sorted(address for table in tables for address in table.column("physical_address").to_pylist())
-
-
 # --- rules -------------------------------------------------------------------------------------------------
-
-
-def test_trap_rules_without_branches_come_back_with_null(main: lakefs.Branch, lake: Lake) -> None:
-    rules(lake, 30)
-    answer = lake.http("GET", "/repositories/shop/settings/gc_rules")
-    assert answer.data == b'{"branches":null,"default_retention_days":30}\n'
 
 
 def test_trap_29_rules_of_zero_days_are_no_rules(main: lakefs.Branch, lake: Lake) -> None:
@@ -86,39 +70,6 @@ def test_the_synchronous_call_answers_400_with_two_documents_and_wrote_the_csv(
     assert second["gc_commits_presigned_url"] == ""
     ids = {row["commit_id"] for row in csv_rows(lake, second["gc_commits_location"])}
     assert ids == {each.id for each in main.log()}
-
-
-def finished(lake: Lake, task: str) -> lakefs_sdk.PrepareGarbageCollectionCommitsStatus:
-    for _ in range(500):
-        status = lake.sdk.internal_api.prepare_garbage_collection_commits_status("shop", task)
-        if status.completed:
-            return status
-        time.sleep(0.01)
-    raise AssertionError("the task did not end")
-
-
-def test_the_asynchronous_call_ends_with_a_result(main: lakefs.Branch, lake: Lake) -> None:
-    rules(lake)
-    task = lake.sdk.internal_api.prepare_garbage_collection_commits_async("shop").id
-    assert task.startswith("GCPC")
-    assert len(task) == 24
-    status = finished(lake, task)
-    assert status.error is None
-    assert status.result is not None
-    assert len(csv_rows(lake, status.result.gc_commits_location)) == 2
-
-
-# --- uncommitted -------------------------------------------------------------------------------------------
-
-
-def test_staged_addresses_are_written_and_the_page_chain_closes(main: lakefs.Branch, lake: Lake) -> None:
-    staged = main.object("b").upload(b"2").stat().physical_address
-    made = lake.sdk.internal_api.prepare_garbage_collection_uncommitted("shop")
-    assert made.continuation_token is None
-    assert uncommitted(lake, made.gc_uncommitted_location) == [key(lake, staged)]
-
-
-# --- metadata files ----------------------------------------------------------------------------------------
 
 
 # --- faults of real servers --------------------------------------------------------------------------------

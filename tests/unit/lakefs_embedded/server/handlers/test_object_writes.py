@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -51,19 +50,6 @@ def main(lake: Lake) -> lakefs.Branch:
     return lake.repository("shop").branch("main")
 
 
-def bytes_of(lake: Lake, address: str) -> bytes:
-    """What lies at a physical address, past the server."""
-    return lake.writer("shop").get(address.removeprefix(lake.namespace("shop") + "/"))
-
-
-def test_an_uploaded_object_reads_back_with_what_came_with_it(main: lakefs.Branch, lake: Lake) -> None:
-    stats = main.object("a/b").upload(b"bytes", content_type="text/x", metadata={"Key": "value é"}).stat()
-    assert stats.checksum == hashlib.md5(b"bytes").hexdigest()
-    assert (stats.size_bytes, stats.content_type, stats.metadata) == (5, "text/x", {"key": "value é"})
-    assert main.object("a/b").reader().read() == b"bytes"
-    assert bytes_of(lake, stats.physical_address) == b"bytes"
-
-
 def test_names_that_look_alike_are_different_objects(main: lakefs.Branch) -> None:
     for name in ODD_NAMES:
         main.object(name).upload(name.encode())
@@ -95,13 +81,6 @@ def test_a_handed_out_address_is_linked(main: lakefs.Branch, lake: Lake) -> None
     assert (stats.checksum, stats.metadata) == ("etag", {"k": "v"})
     assert stats.physical_address == location.physical_address
     assert main.object("new").reader().read() == b"direct"
-
-
-def test_bulk_deletes_without_tombstones_remove_staged_entries(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"x")
-    path = "/repositories/shop/branches/main/objects/delete"
-    assert lake.http("POST", path, query={"no_tombstone": "true"}, json_body={"paths": ["a"]}).status == 200
-    assert list(main.uncommitted()) == []
 
 
 def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch) -> None:
