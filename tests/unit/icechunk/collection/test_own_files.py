@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError
+from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.icechunk.collection import own_files, steps
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, write_snapshot_rows
