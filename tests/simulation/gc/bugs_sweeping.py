@@ -57,7 +57,7 @@ BUGS = (
     bug("an overtaken try goes on", 13, "overtaken", on("beside_its_retry", delete_keys=(1,))),
     bug("a watch that cannot look leaves the gate open", 3, "live",
         on("nobody_looks", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2))),
-    bug("a watch that found something leaves the gate open", 0, "live",
+    bug("a watch that found something leaves the gate open", 15, "live",
         on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,))),
     bug("a gate is not watched", 9, "live", on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,))),
     bug("a gate that the driver closed is open", 158, "live",
