@@ -13,6 +13,7 @@
     Swap("Assign", 2)                      the second assignment comes after the next statement
     Leave("Expr", 1, None)                 `return None` stands in the place of a statement
     Always(True)                           the function returns True
+    Both(Swap(…), Put(…))                  two edits
 
 Kinds are those of Python's module `ast`. They are counted from 1 in the order of the tree, inner functions included; a
 name instead of a number is the name that the node has (what is called, what is assigned to, what is asked first, the
@@ -190,6 +191,18 @@ class Always(Edit):
         if not isinstance(scope, ast.FunctionDef):
             raise NotThereError("is no function")
         scope.body = [ast.Return(literal(self.value))]
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two edits, where one alone leaves code that cannot run."""
+
+    first: Edit
+    second: Edit
+
+    def apply(self, scope: ast.AST) -> None:
+        self.first.apply(scope)
+        self.second.apply(scope)
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left, insort
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice, takewhile
 from typing import Literal
 
+from dredge.storage.undo import ObjectVersion, Versioning
 from tests.simulation.clock import Clock
 from tests.simulation.noise import stable_hash
 
@@ -52,8 +55,13 @@ class Bucket:
     keys: list[str] = field(default_factory=list)
     older: dict[str, list[Stored]] = field(default_factory=dict)
     writes: int = 0
+    lock: AbstractContextManager[None] = field(
+        default_factory=nullcontext
+    )  # an operation is never interrupted
 
-    def put(self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None) -> Stored:
+    def write(
+        self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None
+    ) -> Stored:
         """Write an object."""
         self.writes += 1
         if etag is None:
@@ -89,6 +97,28 @@ class Bucket:
         """Versions of a key, the newest first."""
         current = [self.objects[key]] if key in self.objects else []
         return current + self.older.get(key, [])[::-1]
+
+    def versioning(self) -> Versioning:
+        return "enabled" if self.versioned else "off"
+
+    def all_versions(self, key: str) -> list[ObjectVersion]:
+        """The same as the product sees them."""
+        return [
+            ObjectVersion(
+                version_id=each.version or "null",
+                is_latest=number == 0,
+                is_marker=each.is_marker,
+                size=len(each.data),
+                etag=None if each.is_marker else each.etag,
+                last_modified=each.modified,
+            )
+            for number, each in enumerate(self.versions(key))
+        ]
+
+    def keys_from(self, prefix: str, after: str = "") -> Iterator[str]:
+        """The keys with a prefix and after a key, in order."""
+        at = max(bisect_left(self.keys, prefix), bisect_right(self.keys, after) if after else 0)
+        return takewhile(lambda key: key.startswith(prefix), islice(self.keys, at, None))
 
     def purge(self, key: str, version: str) -> None:
         """Remove one version or marker permanently; the newest remaining one becomes current."""

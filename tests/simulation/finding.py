@@ -6,6 +6,7 @@ Each broken product has a separate process.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from tests.simulation.bug import KnownBug
 from tests.simulation.known_bugs import BUGS, breakages_of
 
 ALL = "all"
+HASH_SEED = "PYTHONHASHSEED"
+"""Fixed in processes that play histories: the order of sets depends on it."""
 _AT_ONCE = 2
 _IMPORTED = ["tests.simulation.imported"]
 """Slow imports without threads: a thread's locks would be inherited as well."""
@@ -90,6 +93,7 @@ type _Found = tuple[str, int, str]
 
 @cache
 def _context() -> ForkServerContext:
+    os.environ[HASH_SEED] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     return context

@@ -15,13 +15,13 @@ import random
 import shlex
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 from unittest import mock
 
-from dredge.errors import DefectError
+from dredge.errors import DefectError, DredgeError
 from dredge.runs import failures
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.focus import ANYTHING, Focus
@@ -66,14 +66,22 @@ class Violation(AssertionError):
         self.words = words
 
 
-class Scene(Protocol):
+class Scene:
     """A world built for one history."""
+
+    simulation: Simulation
+
+    def moves(self) -> Mapping[str, Callable[..., Any]]:
+        """The moves of the world, by verb."""
+        raise NotImplementedError
 
     def make(self, move: Move) -> None:
         """Make a move of the world; called by an actor, or outside of all for moves of the past."""
+        self.moves()[move.verb](*move.args)
 
     def process_of(self, move: Move) -> Process:
         """The process of a move."""
+        return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
 
     def settle(self) -> None:
         """Let everything end in peace, after the last move (called by an actor)."""
@@ -82,25 +90,46 @@ class Scene(Protocol):
         """Check the end state; raises `Violation` (called outside of all actors)."""
 
 
-class World(Protocol):
+class Client:
+    """Makes each move by the method of its verb; a refusal of the server ends it."""
+
+    scheduler: Scheduler
+    refused: int = 0  # moves that ended so
+    refusals: ClassVar[tuple[type[Exception], ...]] = (DredgeError,)
+
+    def make(self, verb: str, args: tuple[Any, ...]) -> None:
+        try:
+            getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(*args)
+        except self.refusals as error:
+            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
+            self.refused += 1
+
+    def moves(self, verbs: Iterable[str]) -> dict[str, Callable[..., None]]:
+        """Some moves, by verb."""
+        return {verb: lambda *args, verb=verb: self.make(verb, args) for verb in verbs}
+
+
+@dataclass
+class World:
     """A kind of simulation."""
 
-    name: str  # for the command line
-    steps: Sequence[str]  # that moves may meet
-    verbs: Sequence[str]  # its moves
-    hours_max: float  # virtual hours after which everything must have come to its end by itself
-    focus: Focus  # what its histories have more often than others
-    scenes: Mapping[str, object]  # that a focus may name, by name
+    focus: Focus = ANYTHING  # what its histories have more often than others
+    name: ClassVar[str]  # for the command line
+    steps: ClassVar[Sequence[str]] = ()  # that moves may meet
+    hours_max: ClassVar[float]  # virtual hours after which everything must have come to its end by itself
+    scenes: ClassVar[Mapping[str, object]] = {}  # that a focus may name, by name
     # parts of the setting that a focus may name, by name: the values that are drawn
-    settings: Mapping[str, Sequence[Any]]
+    settings: ClassVar[Mapping[str, Sequence[Any]]] = {}
     # whether the product runs as a whole, so that its time, chance and threads are the history's
-    installs: bool
+    installs: ClassVar[bool] = True
 
     def draw(self, chance: random.Random) -> list[Move]:
         """Draw the moves of a history."""
+        raise NotImplementedError
 
     def build(self, simulation: Simulation) -> Scene:
         """Build the scene; its setting comes from `simulation.chance("...")`, never from the moves."""
+        raise NotImplementedError
 
 
 @dataclass

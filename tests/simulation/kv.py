@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 from lakefs_embedded.kv import Entry, MemoryKV, Store
 from tests.simulation.doors import Doors, answer_lost, not_done
+from tests.support.faulty import ForwardingStore, Operation
 
 PAGE_KEYS = 50
 SCAN_OF_STAGING = "prepare_uncommitted"
@@ -19,50 +20,27 @@ _CUT_SHORT: dict[str, Any] = {**_FAULTS, "staging cut short": lambda _deed: []}
 _NOT_CUT: dict[str, Any] = {**_FAULTS, "staging cut short": lambda deed: deed()}
 
 
-class DoorKV:
+class DoorKV(ForwardingStore):
     """A store behind a door."""
 
     def __init__(self, store: Store, doors: Doors) -> None:
-        self._store = store
+        super().__init__(store)
         self._doors = doors
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        return self._call("get", partition, key, lambda: self._store.get(partition, key))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         while True:
-            page = self._call("scan", partition, start, partial(self._page, partition, start))
+            page = self._do(Operation("scan", partition, start), partial(self._page, partition, start))
             yield from page
             if len(page) < PAGE_KEYS:
                 return
             start = page[-1].key + b"\0"
 
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self._call("set", partition, key, lambda: self._store.set(partition, key, value))
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._call("delete", partition, key, lambda: self._store.delete(partition, key))
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        self._call("set_if", partition, key, lambda: self._store.set_if(partition, key, value, predicate))
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        self._call("delete_if", partition, key, lambda: self._store.delete_if(partition, key, predicate))
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
     def _page(self, partition: bytes, start: bytes) -> list[Entry]:
         return list(islice(self._store.scan(partition, start), PAGE_KEYS))
 
-    def _call[T](self, name: str, partition: bytes, key: bytes, deed: Callable[[], T]) -> T:
-        found: T = self._doors.call("kv", name, deed, self._faults(partition), f"{partition!r} {key!r}")
+    def _do[T](self, operation: Operation, deed: Callable[[], T]) -> T:
+        partition, what = operation.partition, f"{operation.partition!r} {operation.key!r}"
+        found: T = self._doors.call("kv", operation.name, deed, self._faults(partition), what)
         return found
 
     def _faults(self, partition: bytes) -> dict[str, Any]:

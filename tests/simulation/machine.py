@@ -155,8 +155,7 @@ def _time(scheduler: Scheduler) -> Sequence[Patch]:
         return scheduler.now if current is None else scheduler.now * (1 + current.process.clock.drift)
 
     def sleep(seconds: float) -> None:
-        if scheduler.current is not None:
-            scheduler.wait(seconds)
+        scheduler.pass_time(seconds)
 
     return (
         (time, "sleep", ours(sleep, time.sleep)),

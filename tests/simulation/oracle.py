@@ -469,9 +469,7 @@ class Oracle:
         return f"it was deleted {self.simulation.scheduler.now - self.deleted[address]:.0f} s ago"
 
     def _process(self) -> Process:
-        current = self.simulation.scheduler.current
-        assert current is not None, "only actors delete"
-        return current.process
+        return self.simulation.scheduler.process
 
 
 def _is_complete(run: Orchestrated) -> bool:

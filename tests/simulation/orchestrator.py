@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dredge.errors import (
     AwaitingApprovalError,
@@ -26,6 +26,7 @@ from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import reopen_run
 from dredge.lakefs import LakeFSClient
+from dredge.runs.failures import defect
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
 from dredge.storage.location import parse_uri
@@ -62,16 +63,98 @@ class Said:
 
 
 @dataclass
-class Orchestrated:
-    """One DAG run."""
+class DagRun:
+    """One DAG run of a collection."""
 
     name: str  # begins the names of all its processes
     config: dict[str, Any]  # of the run, as a user gives it
     run_uri: str = ""
     grant: LeaseGrant | None = None
-    outcome: str = ""  # how it ended: of its report, or the first error's kind
-    errors: list[str] = field(default_factory=list)
+    outcome: str = ""  # how it ended: of its report; "" when there is none
+    errors: list[str] = field(default_factory=list)  # what tasks failed with
     ended: bool = False
+    refusals: ClassVar[tuple[str, ...]] = REFUSALS
+
+    @property
+    def refused(self) -> bool:
+        """Whether a witness, a block or an alarm stopped it: this needs a person."""
+        return any(f"{kind}: " in text for text in self.errors for kind in self.refusals)
+
+
+class Tries:
+    """Makes tries of tasks, each in a new process of some machine."""
+
+    simulation: Simulation  # of the history
+    clocks: Sequence[Clock]  # of the machines that processes run on
+
+    def process(self, name: str, role: str) -> Process:
+        scheduler = self.simulation.scheduler
+        number = stable_hash(self.simulation.seed, name, scheduler.now)
+        return Process(name, scheduler, self.clocks[number % len(self.clocks)], role=role, may_fail=True)
+
+    def begun(self, process: Process) -> None:
+        """A process was begun."""
+
+    @property
+    def running(self) -> Process:
+        """The running process."""
+        return self.simulation.scheduler.process
+
+    def attempt(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
+        """Make a try; returns its error and its result."""
+        scheduler, process = self.simulation.scheduler, self.process(name, task)
+
+        def body() -> Any:
+            try:
+                return work()
+            except DredgeError:
+                raise
+            except Exception as error:
+                self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
+                raise defect(f"task {task}", error) from error
+
+        actor = scheduler.spawn(name, body, process)
+        process.name = actor.name  # only the newest try may say what became of the task
+        self.begun(process)
+        if not wait_unless_lost(self.simulation, actor):
+            return Killed("taken for lost"), None
+        scheduler.note(f"{actor.name} has ended: {actor.error!r}")
+        return actor.error, actor.result
+
+    def _chain(self, run: Any, tasks: Sequence[str]) -> None:
+        failed = False
+        for task in tasks:
+            if failed and task not in ("save_report", "release_lease"):
+                continue
+            error = self._task(run, task)
+            if error is not None:
+                run.errors.append(f"{task}: {type(error).__name__}: {error}")
+                failed = True
+        self._ended(run)
+
+    def _task(self, run: Any, task: str) -> BaseException | None:
+        raise NotImplementedError
+
+    def _took(self, run: Any, task: str, result: Any) -> None:
+        if task == "acquire_lease":
+            run.grant = result
+        elif task == "plan":
+            run.run_uri = result
+        elif task == "save_report":
+            run.outcome = result
+
+    def _ended(self, run: Any) -> None:
+        run.ended = True
+        self.simulation.states[f"run {run.outcome or 'failed'}"] += 1
+        if run.errors:
+            self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
+        self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
+
+
+@dataclass
+class Orchestrated(DagRun):
+    """A run of the lakeFS collector."""
+
     ended_at: float = 0.0  # when; never, where a process of it was lost, which may live on
     lost: bool = False  # whether one was
     by_person: bool = False  # whether no orchestrator does it
@@ -89,18 +172,13 @@ class Orchestrated:
         """Key of its folder in the bucket; "" before it exists."""
         return parse_uri(self.run_uri, StorageOptions()).root if self.run_uri else ""
 
-    @property
-    def refused(self) -> bool:
-        """Whether a witness, a block or an alarm stopped it: this needs a person."""
-        return any(f"{kind}: " in text for text in self.errors for kind in REFUSALS)
-
     def began(self, task: str, before: float) -> float:
         """Time of a task's last beginning before some time; never is long ago."""
         return max((at for at in self.begun.get(task, ()) if at <= before), default=float("-inf"))
 
 
 @dataclass
-class Orchestrator:
+class Orchestrator(Tries):
     """Starts DAG runs."""
 
     simulation: Simulation  # of the history
@@ -155,7 +233,7 @@ class Orchestrator:
         """Repeat one task, like a single cleared task, at any state of the others."""
         run = self.runs.get(name)
         if run is not None and run.run_uri and not run.by_person:
-            self._task(run, task)
+            self._retried(run, task)
 
     def mark_failed(self, name: str) -> None:
         """Mark the running task of a run as failed; its process may continue."""
@@ -163,27 +241,15 @@ class Orchestrator:
         if run is not None and not run.ended:
             run.marked_failed = True
 
-    def _chain(self, run: Orchestrated, tasks: Sequence[str]) -> None:
-        failed = False
-        for task in tasks:
-            if failed and task not in ("save_report", "release_lease"):
-                continue
-            error = self._approve(run) if task == "approve" else self._task(run, task)
-            if error is not None:
-                run.errors.append(f"{task}: {type(error).__name__}: {error}")
-                failed = True
-        self._ended(run)
-
     def _ended(self, run: Orchestrated) -> None:
         run.outcome = run.outcome or ("failed" if run.errors else "success")
-        run.ended = True
         run.ended_at = float("inf") if run.lost else self.simulation.scheduler.now
-        self.simulation.states[f"run {run.outcome}"] += 1
-        if run.errors:
-            self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
-        self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
+        super()._ended(run)
 
     def _task(self, run: Orchestrated, task: str) -> BaseException | None:
+        return self._approve(run) if task == "approve" else self._retried(run, task)
+
+    def _retried(self, run: Orchestrated, task: str) -> BaseException | None:
         tries = (LEASE_RETRIES if task == "acquire_lease" else RETRIES) + 1
         error: BaseException | None = None
         for _ in range(tries):
@@ -199,7 +265,7 @@ class Orchestrator:
     def _approve(self, run: Orchestrated) -> BaseException | None:
         error: BaseException | None = None
         for _ in range(RETRIES + 1):
-            error = self._task(run, "approve")
+            error = self._retried(run, "approve")
             if not isinstance(error, AwaitingApprovalError):
                 return error
             self.simulation.states["run awaits approval"] += 1
@@ -251,7 +317,6 @@ class Orchestrator:
         run.begun.setdefault(task, []).append(scheduler.now)
         if task == "plan":
             run.clock = process.clock
-        # Only the newest try may say what became of the task.
         actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
         ended = wait_unless_lost(self.simulation, actor)
@@ -262,20 +327,6 @@ class Orchestrator:
             self._took(run, task, actor.result)
         self.refuse_unforeseen(task, actor)
         return actor.error
-
-    def _took(self, run: Orchestrated, task: str, result: Any) -> None:
-        if task == "acquire_lease":
-            run.grant = result
-        elif task == "plan":
-            run.run_uri = result
-        elif task == "save_report":
-            run.outcome = result
-
-    def process(self, name: str, role: str) -> Process:
-        scheduler = self.simulation.scheduler
-        number = stable_hash(self.simulation.seed, name, scheduler.now)
-        clock = self.clocks[number % len(self.clocks)]
-        return Process(name, scheduler, clock, role=role, may_fail=True)
 
     def refuse_unforeseen(self, task: str, actor: Actor) -> None:
         """Report errors not foreseen by the product."""
@@ -317,14 +368,14 @@ class Orchestrator:
             return self._acquire(run, client)
         if task == "plan":
             config = from_json(GCConfig, run.config)
-            return steps.plan_run(config, run.grant, client, None, self._clock()).run_uri
+            return steps.plan_run(config, run.grant, client, None, self.running.clock).run_uri
         if task == "release_lease":
             if run.grant is None:
                 raise ConfigError("no lease was taken in this run")
             return steps.release_grant(from_json(GCConfig, run.config), run.grant, client)
         if not run.run_uri:
             raise RefusedError("the run came to no plan")
-        opened = steps.Run.open(run.run_uri, None, client, self._clock())
+        opened = steps.Run.open(run.run_uri, None, client, self.running.clock)
         if task == "save_report":
             summary = steps.save_report(opened)
             steps.release_lease(opened)
@@ -358,11 +409,6 @@ class Orchestrator:
                 steps.resume_run(run.run_uri, config.repository, grant)
             return grant
         raise UnavailableError("the lease was held for too long")
-
-    def _clock(self) -> Clock:
-        current = self.simulation.scheduler.current
-        assert current is not None
-        return current.process.clock
 
 
 def is_retried(error: BaseException) -> bool:

@@ -142,6 +142,11 @@ class Scheduler:
         self._push(actor, self.now + max(0.0, seconds))
         self._switch(actor)
 
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the current actor, if there is one."""
+        if self.current is not None:
+            self.wait(seconds)
+
     def park(self, seconds: float | None = None) -> bool:
         """Wait until the current actor is woken (called by actors); returns whether it was."""
         actor = self._me()
@@ -190,6 +195,11 @@ class Scheduler:
         """End the history: an actor has found a broken rule; the first such error counts."""
         self.error = self.error or error
         self.stopped = True
+
+    @property
+    def process(self) -> Process:
+        """The running process; outside of all actors one without a name."""
+        return Process("", self) if self.current is None else self.current.process
 
     @property
     def living(self) -> list[Actor]:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from tests.simulation.clock import DAY, HOUR, Clock
-from tests.simulation.history import OF_THE_BASE, Move, Outcome, Simulation, _make, play
+from tests.simulation.history import Move, Outcome, Simulation, _make, play
 from tests.simulation.oracle import Asked
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.world_gc import GcScene, GcWorld
-from tests.simulation.worlds import WORLDS
 
 PEACE = [Move(-60.0, "pace", (0.02,)), Move(-59.0, "rest", ("clean", 0))]
 QUIET = 11
@@ -144,7 +143,7 @@ def _sweep(
     run = Orchestrated("run0", {}, "memory://bucket/lake/run0")
     run.clock = Clock(lambda: scheduler.now, offset=bucket.clock.offset + clock_offset)
     cutoff = bucket.objects[key].modified + timedelta(seconds=cutoff_after)
-    bucket.put("lake/run0/plan.json", json.dumps({"cutoff": cutoff.isoformat()}).encode())
+    bucket.write("lake/run0/plan.json", json.dumps({"cutoff": cutoff.isoformat()}).encode())
     scene.oracle.asked["run0"] = Asked(
         scheduler.now, None, False, approval, most, dry_run, lambda: run, undo="off"
     )
@@ -189,14 +188,14 @@ def _sweep_at_the_cutoff(scene: GcScene) -> None:
 def _sweep_by_an_old_mark(scene: GcScene) -> None:
     planned_at = scene.oracle.bucket.clock() - timedelta(days=2)
     scene.oracle.fences.marks["lake/run0/plan.json"] = planned_at, timedelta(days=1)
-    scene.oracle.bucket.put("lake/run0/bulk_delete/_try.json", b"{}")
+    scene.oracle.bucket.write("lake/run0/bulk_delete/_try.json", b"{}")
     _sweep(scene)
 
 
 def _sweep_of_what_was_begun_anew(scene: GcScene) -> None:
     for step in ("subtract", "list_committed"):
         scene.simulation.scheduler.wait(1.0)
-        scene.oracle.bucket.put(f"lake/run0/{step}/_try.json", b"{}")
+        scene.oracle.bucket.write(f"lake/run0/{step}/_try.json", b"{}")
     _sweep(scene)
 
 
@@ -297,12 +296,6 @@ def test_who_sleeps_can_be_woken_before_his_time() -> None:
     scheduler.spawn("other", lambda: simulation.doors.call("store", "get", lambda: None, {}), other, 40.0)
     scheduler.run()
     assert ends == [40.0]
-
-
-@pytest.mark.parametrize("world", sorted(WORLDS))
-def test_no_move_of_a_world_is_hidden_by_one_of_the_base(world: str) -> None:
-    """At a moment, the base's move would run instead."""
-    assert not set(WORLDS[world]().verbs) & set(OF_THE_BASE)
 
 
 def test_a_run_of_which_a_task_was_marked_as_failed_ends_while_that_goes_on() -> None:

@@ -8,7 +8,7 @@ its store and the steps of a run are plain values.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -28,10 +28,8 @@ from dredge.runs.pending.store import POINTER, Expected, PendingList, leave_list
 from dredge.storage import open_writer
 from dredge.storage.model import ObjectInfo
 from tests.simulation.clock import DAY, HOUR, instant
-from tests.simulation.focus import ANYTHING, Focus
-from tests.simulation.history import Move, Simulation
+from tests.simulation.history import Move, Scene, Simulation, World
 from tests.simulation.noise import stable_hash, unit
-from tests.simulation.scheduler import Process
 from tests.support.memory_store import memory_store
 
 GRACES = (20.0, 24.0, 72.0)
@@ -90,7 +88,7 @@ class Seen:
 
 
 @dataclass
-class DecisionScene:
+class DecisionScene(Scene):
     """One repository, and runs one after the other."""
 
     simulation: Simulation
@@ -124,11 +122,9 @@ class DecisionScene:
     def now(self) -> datetime:
         return instant(self.simulation.scheduler.now + self.skew)
 
-    def process_of(self, move: Move) -> Process:
-        return Process(move.verb, self.simulation.scheduler)
-
-    def make(self, move: Move) -> None:
-        getattr(self, move.verb.replace(" ", "_"))(*move.args)
+    def moves(self) -> Mapping[str, Callable[..., Any]]:
+        verbs = ("run", *WRITES, *HARMS, "back up", "forget", "mend")
+        return {verb: getattr(self, verb.replace(" ", "_")) for verb in verbs}
 
     # Writers
 
@@ -463,17 +459,12 @@ class DecisionScene:
 
 
 @dataclass
-class DecisionWorld:
+class DecisionWorld(World):
     """See the module."""
 
-    name: str = "decision"
-    steps: Sequence[str] = ()
-    verbs: Sequence[str] = ("run", *WRITES, *HARMS, "back up", "forget", "mend")
-    hours_max: float = 24.0 * 40
-    focus: Focus = ANYTHING
-    scenes: Mapping[str, object] = field(default_factory=dict)
-    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    installs: bool = False
+    name = "decision"
+    hours_max = 24.0 * 40
+    installs = False
 
     def draw(self, chance: random.Random) -> list[Move]:
         days = chance.choice((6, 12, 45))

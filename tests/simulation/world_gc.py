@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -19,12 +19,11 @@ from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.committed.store import RangeReader
 from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
-from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.database import Database
 from tests.simulation.gc.drawing import draw_moves
-from tests.simulation.gc.gateway import S3Client
-from tests.simulation.gc.mishaps import MISHAPS, Mishaps
+from tests.simulation.gc.gateway import S3_DRAWS, S3Client
+from tests.simulation.gc.mishaps import Mishaps
 from tests.simulation.gc.people import People
 from tests.simulation.gc.scenes import BY_NAME
 from tests.simulation.gc.setting import (
@@ -39,8 +38,7 @@ from tests.simulation.gc.setting import (
 )
 from tests.simulation.gc.settings import ALL_SETTINGS, Drawing
 from tests.simulation.gc.statements import Statements
-from tests.simulation.gc.temper import VERBS
-from tests.simulation.history import Move, Simulation
+from tests.simulation.history import Move, Scene, Simulation, World
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import OWNER, Server, make_client, make_writer
 from tests.simulation.oracle import GRACE_LEAST, Oracle
@@ -49,6 +47,7 @@ from tests.simulation.scheduler import Process
 from tests.simulation.stores import SimReader
 from tests.simulation.truth import Truth
 from tests.simulation.workers import Workers
+from tests.simulation.writers import DRAWS as API_DRAWS
 from tests.simulation.writers import Writer
 
 REPOSITORY, ROOT = "lake", "lake"
@@ -60,33 +59,6 @@ INGESTED = 200
 """Maximum number of commits during the last sweep."""
 BESIDE = "lake-main"
 """Another repository: its name and namespace begin like this one's, and with a name of one of its branches."""
-OURS = (
-    "run",
-    "clear",
-    "redo",
-    "mark failed",
-    "answer",
-    "resume",
-    "restore",
-    "purge",
-    "put by hand",
-    "beside",
-    "clocks off",
-    "clients hurry",
-    "servers have",
-    "back up database",
-    "put database back",
-    "clone database",
-    "run of clone",
-    "busy",
-    "make lost known",
-    "forget lost",
-    "own",
-    "lift block",
-    "acknowledge",
-    *MISHAPS,
-)
-"""Moves of other actors than writers."""
 
 
 class PeacefulReader(SimReader):
@@ -106,7 +78,7 @@ GRACE = 3.5 * DAY
 
 
 @dataclass
-class GcScene:
+class GcScene(Scene):
     """A repository with its servers, writers and orchestrator."""
 
     simulation: Simulation
@@ -128,11 +100,10 @@ class GcScene:
     haste: float = 1.0
     busy: tuple[str, float] | None = None
 
-    def process_of(self, move: Move) -> Process:
-        return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
-
-    def make(self, move: Move) -> None:
-        ours: dict[str, Callable[..., Any]] = {
+    def moves(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            **self.writer.moves(API_DRAWS),
+            **self.s3.moves(S3_DRAWS),
             "pace": self._begin,
             "run": self._run,
             "rest": self._rest,
@@ -150,12 +121,6 @@ class GcScene:
             "run of clone": self._run_of_clone,
             "busy": self._keep_busy,
         }
-        if move.verb in ours:
-            ours[move.verb](*move.args)
-        elif move.verb.startswith("s3 "):
-            self.s3.make(move.verb, move.args)
-        else:
-            self.writer.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
         """Call a catalog, as a request in the process of its server."""
@@ -325,17 +290,14 @@ class GcScene:
 
 
 @dataclass
-class GcWorld:
+class GcWorld(World):
     """See the module."""
 
-    name: str = "gc"
-    steps: Sequence[str] = field(default=STEPS)
-    verbs: Sequence[str] = field(default=(*VERBS, *OURS))
-    hours_max: float = 24.0 * 14
-    focus: Focus = ANYTHING
-    scenes: Mapping[str, object] = field(default_factory=lambda: BY_NAME)
-    settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: ALL_SETTINGS)
-    installs: bool = True
+    name = "gc"
+    steps = STEPS
+    hours_max = 24.0 * 14
+    scenes = BY_NAME
+    settings = ALL_SETTINGS
     waits: bool = False
 
     def draw(self, chance: random.Random) -> list[Move]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.clock import HOUR, Clock
-from tests.simulation.focus import ANYTHING, Focus
-from tests.simulation.history import Move, Simulation
+from tests.simulation.history import Move, Scene, Simulation, World
 from tests.simulation.icechunk.damage import Damage
 from tests.simulation.icechunk.drawing import draw_moves
 from tests.simulation.icechunk.late import Late
@@ -19,23 +18,8 @@ from tests.simulation.icechunk.people import People
 from tests.simulation.icechunk.rollback import Rollback
 from tests.simulation.icechunk.scenes import SCENES
 from tests.simulation.icechunk.writers import URI, VERBS, Writers
-from tests.simulation.scheduler import Process
 from tests.simulation.workers import Workers
 
-OURS = ("collect", "expire", "again", "restore", "purge", "forget lost")
-BESIDE = (
-    *("open session", "write again", "close session", "copy ahead", "name the copy", "list again", "upgrade"),
-    *("put back", "foreign file", "flip a manifest", "wrong snapshot", "flip a head", "inventory"),
-    *(
-        "commit virtually",
-        "flip a part",
-        "hold a file",
-        "back up refs",
-        "put refs back",
-        "old writer commits",
-    ),
-)
-"""Verbs of scenes only."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
     "spec": (1, 2),
     "etags": ("md5", "opaque"),
@@ -52,7 +36,7 @@ REST = "rest"
 
 
 @dataclass
-class IcechunkScene:
+class IcechunkScene(Scene):
     """A repository with its writers and maintenance."""
 
     simulation: Simulation
@@ -68,11 +52,9 @@ class IcechunkScene:
     rest: str
     last: str = ""
 
-    def process_of(self, move: Move) -> Process:
-        return Process(f"client {move.verb}", self.simulation.scheduler, role="client", may_fail=False)
-
-    def make(self, move: Move) -> None:
-        ours: dict[str, Callable[..., Any]] = {
+    def moves(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            **self.writers.moves((*VERBS, "commit virtually")),
             "pace": self._begin,
             "collect": self._collect,
             "expire": self.maintenance.expire,
@@ -82,10 +64,6 @@ class IcechunkScene:
             **self.people.verbs,
             **self.rollback.verbs,
         }
-        if move.verb in ours:
-            ours[move.verb](*move.args)
-        else:
-            self.writers.make(move.verb, move.args)
 
     def settle(self) -> None:
         """Repair everything, and collect with more than a day between, until all objects are old and seen twice."""
@@ -136,18 +114,14 @@ class IcechunkScene:
         self.maintenance.collect(name, config)
 
 
-@dataclass
-class IcechunkWorld:
+class IcechunkWorld(World):
     """See the module."""
 
-    name: str = "icechunk"
-    steps: Sequence[str] = field(default=STEPS)
-    verbs: Sequence[str] = field(default=(*VERBS, *OURS, *BESIDE))
-    hours_max: float = 24.0 * 14
-    focus: Focus = ANYTHING
-    scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
-    settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)
-    installs: bool = True
+    name = "icechunk"
+    steps = STEPS
+    hours_max = 24.0 * 14
+    scenes = SCENES
+    settings = SETTINGS
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance, self.focus)

@@ -13,27 +13,18 @@ from dredge.trash.findings import TrashLimits
 from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.simulation.clock import HOUR, Clock
-from tests.simulation.focus import ANYTHING, Focus
-from tests.simulation.history import Move, Simulation, Violation
+from tests.simulation.history import Move, Scene, Simulation, Violation, World
 from tests.simulation.kv import DoorKV, WatchedKV
 from tests.simulation.lakefs import Server, make_settings
-from tests.simulation.scheduler import Process
 from tests.simulation.trash.cleaner import TASKS, Cleaner, Run
 from tests.simulation.trash.disasters import Disasters
-from tests.simulation.trash.drawing import BY_PEOPLE, draw_moves
+from tests.simulation.trash.drawing import draw_moves
 from tests.simulation.trash.moves import VERBS, Users
 from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
 from tests.simulation.trash.rows import DoorRows, FreezingKV
 from tests.simulation.trash.scenes import SCENES
 
-DISASTERS = (
-    "give the record back",
-    "lose the first commit",
-    "back up",
-    "put database back",
-    "put table back",
-)
 SETTINGS: Mapping[str, Sequence[Any]] = {
     "life cycle": ("lakefs", "lakefs", "step-1", "step-2"),
     "snapshots": (True, False),
@@ -46,7 +37,7 @@ QUIET_HOURS = (49.0, *[25.0] * 5)
 
 
 @dataclass
-class TrashScene:
+class TrashScene(Scene):
     """A key-value store with its servers, their users, and the cleaner."""
 
     simulation: Simulation
@@ -62,25 +53,18 @@ class TrashScene:
     servers_gone: list[Server] = field(default_factory=list)
     last: Run | None = None
 
-    def process_of(self, move: Move) -> Process:
-        return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
-
-    def make(self, move: Move) -> None:
-        people: dict[str, Callable[..., Any]] = {
+    def moves(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            **self.users.moves(VERBS),
             "pace": self._begin,
             "run": self.cleaner.start,
             "again": self.cleaner.again,
             "by hand": self.cleaner.by_hand,
             "restore": self.cleaner.restore,
             "unqueue": self.cleaner.unqueue,
+            "frozen": self._freeze,
             **self.disasters.verbs,
         }
-        if move.verb == "frozen":
-            self._freeze(*move.args)
-        elif move.verb in people:
-            people[move.verb](*move.args)
-        else:
-            self.users.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
         """Call a server, as a request in its process."""
@@ -210,18 +194,14 @@ class TrashScene:
                     raise Violation("broken", f"{name}, branch {branch.name}: {error!r}") from error
 
 
-@dataclass
-class TrashWorld:
+class TrashWorld(World):
     """See the module."""
 
-    name: str = "trash"
-    steps: Sequence[str] = field(default=TASKS)
-    verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, *DISASTERS, "frozen"))
-    hours_max: float = 24.0 * 21  # peace begins again after the acceptance of the restored store
-    focus: Focus = ANYTHING
-    scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
-    settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)
-    installs: bool = True
+    name = "trash"
+    steps = TASKS
+    hours_max = 24.0 * 21  # peace begins again after the acceptance of the restored store
+    scenes = SCENES
+    settings = SETTINGS
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance, self.focus)

@@ -12,13 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, NotFoundError
+from dredge.errors import ConflictError, NotFoundError
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import ObjectReader
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog import Rules as CatalogRules
 from lakefs_embedded.catalog.imports import ImportPath
 from tests.simulation.clock import DAY, HOUR, instant
+from tests.simulation.history import Client
 from tests.simulation.scheduler import Scheduler
 
 BRANCHES = ("main", "one", "two", "hidden")
@@ -103,7 +104,7 @@ VERBS = tuple(DRAWS)
 
 
 @dataclass
-class Writer:
+class Writer(Client):
     """Makes the moves of writers on one repository."""
 
     scheduler: Scheduler  # gives the time
@@ -121,17 +122,8 @@ class Writer:
     handed: list[tuple[str, str, str, int]] = field(default_factory=list)
     # uploads in parts that were begun: branch, path, id, and the ETag of their only part
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
-    refused: int = 0  # moves that a server refused
     orphans: int = 0  # objects that no server knows of
     serial: int = 0  # objects that were ingested
-
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; a refusal of the server ends it."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(*args)
-        except DredgeError as error:
-            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
-            self.refused += 1
 
     def _pass(self, hours: float) -> None:
         if self.scheduler.current is None:

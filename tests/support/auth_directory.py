@@ -12,7 +12,6 @@ from lakefs_embedded.auth.directory import Directory, Page
 from lakefs_embedded.auth.model import Credential, Statement
 from lakefs_embedded.auth.secrets import SecretBox
 from lakefs_embedded.kv import Store
-from tests.support.faulty import WatchedStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READ = (Statement("allow", ("fs:Read*",), "*"),)
@@ -20,11 +19,11 @@ READ = (Statement("allow", ("fs:Read*",), "*"),)
 NAMES = st.text(alphabet="ab+,-.=@_", min_size=1, max_size=4)
 
 
-def directory(kv: Store | WatchedStore, changed: Callable[[], None] = lambda: None) -> Directory:
-    return Directory(kv, SecretBox("signing"), lambda: NOW, changed)  # type: ignore[arg-type]
+def directory(kv: Store, changed: Callable[[], None] = lambda: None) -> Directory:
+    return Directory(kv, SecretBox("signing"), lambda: NOW, changed)
 
 
-def filled(kv: Store | WatchedStore) -> Directory:
+def filled(kv: Store) -> Directory:
     """Two of each, everything linked to everything."""
     made = directory(kv)
     for letter in "ab":

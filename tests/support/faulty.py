@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
 
 from lakefs_embedded.kv import Entry, Store
 
@@ -27,67 +27,63 @@ class Operation:
         return self.name in ("set", "set_if", "delete", "delete_if")
 
 
-@dataclass
-class WatchedStore:
+class ForwardingStore(Store):
+    """Hands each operation of a store, with its deed, to `_do`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        return self._do(Operation("get", partition, key), lambda: self._store.get(partition, key))
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        return self._do(Operation("scan", partition, start), lambda: self._store.scan(partition, start))
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        self._write("set", partition, key, value)
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._write("delete", partition, key)
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        self._write("set_if", partition, key, value, predicate)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        self._write("delete_if", partition, key, predicate)
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, name: str, partition: bytes, key: bytes, *values: bytes | None) -> None:
+        self._do(
+            Operation(name, partition, key), partial(getattr(self._store, name), partition, key, *values)
+        )
+
+    def _do[T](self, operation: Operation, deed: Callable[[], T]) -> T:
+        raise NotImplementedError
+
+
+class WatchedStore(ForwardingStore):
     """Calls `before` and `after` around every operation; either may raise.
 
     An error of `before` replaces the operation; an error of `after` follows a finished operation.
     """
 
-    store: Store
-    before: Callable[[Operation], None] = lambda _: None
-    after: Callable[[Operation], None] = lambda _: None
-    done: list[Operation] = field(default_factory=list)
+    def __init__(
+        self,
+        store: Store,
+        before: Callable[[Operation], object] = lambda _: None,
+        after: Callable[[Operation], object] = lambda _: None,
+    ) -> None:
+        super().__init__(store)
+        self.before = before
+        self.after = after
 
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        with self._watch("get", partition, key):
-            return self.store.get(partition, key)
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        with self._watch("scan", partition, start):
-            return self.store.scan(partition, start)
-
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        with self._watch("set", partition, key):
-            self.store.set(partition, key, value)
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        with self._watch("delete", partition, key):
-            self.store.delete(partition, key)
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        with self._watch("set_if", partition, key):
-            self.store.set_if(partition, key, value, predicate)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        with self._watch("delete_if", partition, key):
-            self.store.delete_if(partition, key, predicate)
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def _watch(self, name: str, partition: bytes, key: bytes) -> _Watch:
-        return _Watch(self, Operation(name, partition, key))
-
-
-@dataclass
-class _Watch:
-    owner: WatchedStore
-    operation: Operation
-
-    def __enter__(self) -> None:
-        self.owner.before(self.operation)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.owner.done.append(self.operation)
-            self.owner.after(self.operation)
+    def _do[T](self, operation: Operation, deed: Callable[[], T]) -> T:
+        self.before(operation)
+        found = deed()
+        self.after(operation)
+        return found
 
 
 def crash_after_writes(store: Store, count: int) -> WatchedStore:

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Self
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError
-from dredge.storage.keys import in_range, is_text
+from dredge.storage.keys import is_text
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
@@ -41,6 +41,8 @@ KINDS["memory"] = _driver
 
 CHUNK_BYTES = 1 << 20
 
+type Infos = list[ObjectInfo]
+
 
 @dataclass(slots=True)
 class MemoryStore:
@@ -51,6 +53,7 @@ class MemoryStore:
     lock: threading.RLock = field(default_factory=threading.RLock)
     # with versioning: earlier versions, by key
     older: OlderVersions | None = None
+    page_keys: int = 0  # keys that a page of a listing has; 0 is `rows_of_a_page`
 
     @can_be_stood_in
     def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
@@ -72,6 +75,30 @@ class MemoryStore:
             if key in self.objects:
                 self.older.supersede(key, *self.objects.pop(key))
             return self.older.mark(key, self.clock())
+
+    def keys_from(self, prefix: str, after: str = "") -> Iterable[str]:
+        """The keys with a prefix and after a key, in order."""
+        return sorted(key for key in self.objects if key.startswith(prefix) and key > after)
+
+    def versioning(self) -> Versioning:
+        return "off" if self.older is None else "suspended" if self.older.suspended else "enabled"
+
+    def all_versions(self, key: str) -> list[ObjectVersion]:
+        """Every version and marker of a key, the newest first."""
+        with self.lock:
+            return [] if self.older is None else self.older.versions(key, self.objects.get(key))
+
+
+class Content(NamedTuple):
+    """An object."""
+
+    data: bytes
+    modified: datetime
+
+    @property
+    def etag(self) -> str:
+        """Its tag, from the content."""
+        return etag_of(self.data)
 
 
 _stores: dict[str, MemoryStore] = {}
@@ -109,10 +136,8 @@ def rows_of_a_page() -> int:
     return 8192
 
 
-class MemoryReader:
-    """Reads objects of a memory store."""
-
-    is_remote = True
+class Located:
+    """A place in a memory store. Every request passes `_call`."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -127,19 +152,27 @@ class MemoryReader:
         return self._location.uri
 
     @property
-    def _store(self) -> MemoryStore:
+    def _store(self) -> Any:
         return memory_store(self._location.bucket)
+
+    def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
+        return deed()
+
+
+class MemoryReader(Located):
+    """Reads objects of a memory store."""
+
+    is_remote = True
 
     @can_be_stood_in
     def stat(self, key: str) -> ObjectInfo:
         """Look one object up; raises NotFoundError."""
-        data, modified = self._find(key)
-        return ObjectInfo(key, len(data), modified, etag_of(data))
+        return self._call("stat", key, lambda: self._info(key))
 
     @can_be_stood_in
     def get(self, key: str) -> bytes:
         """Read one object whole; raises NotFoundError."""
-        return self._find(key)[0]
+        return self._call("get", key, lambda: self._find(key).data)
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order."""
@@ -148,13 +181,18 @@ class MemoryReader:
     @can_be_stood_in
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer only where the object ends."""
-        return self.get(key)[start : start + length]
+        return self._call("get_range", key, lambda: self._find(key).data[start : start + length])
 
     @can_be_stood_in
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> MemoryStream:
         """Open an object for reading in pieces."""
-        data = self.get(key)
-        return MemoryStream(data[start : len(data) if length is None else start + length], self.stat(key))
+
+        def opened() -> MemoryStream:
+            data = self._find(key).data
+            end = len(data) if length is None else start + length
+            return MemoryStream(data[start:end], self._info(key))
+
+        return self._call("open_read", key, opened)
 
     def list(
         self,
@@ -163,35 +201,52 @@ class MemoryReader:
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """List in key order; see `ObjectReader.list`."""
-        infos = [i for i in self._infos(prefix) if in_range(i.key, start_after, stop_before)]
-        rows = rows_of_a_page()
-        for at in range(0, len(infos), rows):
-            yield batch_of(infos[at : at + rows])
+        """List in key order, page by page; see `ObjectReader.list`."""
+        after, rows = start_after, self._store.page_keys or rows_of_a_page()
+        while True:
+            page = self._call("list", prefix, partial(self._page, prefix, after, stop_before, rows))
+            if page:
+                yield batch_of(page)
+            if len(page) < rows:
+                return
+            after = page[-1].key
 
     @can_be_stood_in
     def list_level(self, prefix: str = "") -> Level:
+        return self._call("list_level", prefix, lambda: self._level(prefix))
+
+    def _page(self, prefix: str, after: str, before: str, rows: int) -> Infos:
+        found: Infos = []
+        with self._store.lock:
+            for name in self._store.keys_from(self._root + prefix, self._root + after if after else ""):
+                key = name.removeprefix(self._root)
+                if len(found) == rows or (before and key >= before):
+                    break
+                found.append(self._info(key))
+        return found
+
+    def _level(self, prefix: str) -> Level:
         level = Level([], [])
-        for info in self._infos(prefix):
-            name, slash, _ = info.key.removeprefix(prefix).partition("/")
+        for key in self._store.keys_from(self._root + prefix):
+            name, slash, _ = key.removeprefix(self._root + prefix).partition("/")
             if not slash:
-                level.objects.append(info)
+                level.objects.append(self._info(prefix + name))
             elif level.folders[-1:] != [prefix + name + "/"]:
                 level.folders.append(prefix + name + "/")
         return level
 
-    def _infos(self, prefix: str) -> Iterator[ObjectInfo]:
-        store, first = self._store, self._root + prefix
-        with store.lock:
-            found = sorted(item for item in store.objects.items() if item[0].startswith(first))
-        for name, (data, modified) in found:
-            yield ObjectInfo(name.removeprefix(self._root), len(data), modified, etag_of(data))
+    def _info(self, key: str) -> ObjectInfo:
+        found = self._find(key)
+        return ObjectInfo(key, len(found.data), found.modified, found.etag)
 
-    def _find(self, key: str) -> tuple[bytes, datetime]:
+    def _find(self, key: str) -> Any:
         try:
-            return self._store.objects[self._root + key]
+            return self._content(self._store.objects[self._root + key])
         except KeyError:
             raise NotFoundError(f"no object {key!r} in {self.uri}") from None
+
+    def _content(self, found: tuple[bytes, datetime]) -> Any:
+        return Content(*found)
 
 
 def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:
@@ -230,23 +285,24 @@ class MemoryWriter(MemoryReader):
     """Reads and writes objects of a memory store."""
 
     def put(self, key: str, data: bytes) -> str | None:
-        return self._write(key, data).etag
+        return self._call("put", key, lambda: self._write(key, data).etag)
 
     @can_be_stood_in
     def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Write a new object."""
-        return self._write(key, data, if_absent=True).etag
+        return self._call("put_if_absent", key, lambda: self._write(key, data, if_absent=True).etag)
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
         """Replace an object with the given `etag`."""
-        return self._write(key, data, if_match=etag).etag
+        return self._call("put_if_match", key, lambda: self._write(key, data, if_match=etag).etag)
 
     @can_be_stood_in
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        return self._write(key, b"".join(chunks), if_absent=if_absent)
+        data = b"".join(chunks)
+        return self._call("put_stream", key, lambda: self._write(key, data, if_absent=if_absent))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
-        return self._write(target, self.get(source))
+        return self._call("copy", target, lambda: self._write(target, self._find(source).data))
 
     def uploads(self) -> Uploads:
         """Multipart uploads to this store."""
@@ -260,36 +316,24 @@ class MemoryWriter(MemoryReader):
                 f"{key!r} cannot be the name of an object below {self.uri}; nothing was written"
             )
         with self._store.lock:
-            present = self._store.objects.get(self._root + key)
-            if if_absent and present is not None:
+            is_there = self._root + key in self._store.objects
+            if if_absent and is_there:
                 raise ConflictError(f"{key!r} exists already; nothing was written")
-            if if_match is not None and (present is None or etag_of(present[0]) != if_match):
+            if if_match is not None and not (is_there and self._find(key).etag == if_match):
                 raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
             self._store.write(self._root + key, data)
-            return self.stat(key)
+            return self._info(key)
 
 
-class MemoryDeleter:
+class MemoryDeleter(Located):
     """Deletes objects of a memory store."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self._root = location.root + "/" if location.root else ""
-
-    def __repr__(self) -> str:
-        return f"MemoryDeleter({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """The common prefix of the keys, without a trailing slash."""
-        return self._location.uri
 
     @can_be_stood_in
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
         outcomes: dict[str, DeleteOutcome] = {}
-        store = memory_store(self._location.bucket)
+        store = self._store
         with store.lock:
             for key in dict.fromkeys(keys):
                 if not key or not is_text(key):
@@ -304,33 +348,22 @@ class MemoryDeleter:
         return [outcomes[key] for key in keys]
 
 
-class MemoryVersions(VersionReader):
+class MemoryVersions(Located, VersionReader):
     """Reads the versions of a memory store; see `dredge.storage.undo.VersionReader`."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self._root = location.root + "/" if location.root else ""
 
     @can_be_stood_in
     def versioning(self, probe_uri: str = "") -> Versioning:
         """Whether the store keeps versions."""
-        older = memory_store(self._location.bucket).older
-        return "off" if older is None else "suspended" if older.suspended else "enabled"
+        return self._call("versioning", "", lambda: self._store.versioning())
 
     @can_be_stood_in
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
-        store, name = memory_store(self._location.bucket), self._root + key
-        with store.lock:
-            return [] if store.older is None else store.older.versions(name, store.objects.get(name))
+        return self._call("versions", key, lambda: self._store.all_versions(self._root + key))
 
 
-class MemoryVersionDeleter:
+class MemoryVersionDeleter(Located):
     """Deletes versions of a memory store; see `dredge.storage.undo.VersionDeleter`."""
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self._root = location.root + "/" if location.root else ""
 
     @can_be_stood_in
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
@@ -340,7 +373,7 @@ class MemoryVersionDeleter:
 
     @can_be_stood_in
     def _delete(self, key: str, version_id: str) -> DeleteOutcome:
-        store, name = memory_store(self._location.bucket), self._root + key
+        store, name = self._store, self._root + key
         with store.lock:
             if store.older is None:
                 return DeleteOutcome(key, "missing")

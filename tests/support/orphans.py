@@ -4,14 +4,12 @@ elsewhere, and continues afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import Json
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner, TaskFunction
 from dredge.runs.tries import StepTry
 
 type Moment = Literal["before its work", "before its summary"]
@@ -43,28 +41,6 @@ def sleep_once(folder: RunFolder, moment: Moment, meanwhile: Callable[[], object
         "before its summary": ("write_summary", late_summary),
     }
     setattr(folder, *held[moment])
-
-
-class Recorder(LocalRunner):
-    """Runs tasks, and can run them all once more: an abandoned worker."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[TaskFunction, Json, Json]] = []
-
-    def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
-        self.calls += [(fn, config, task) for task in tasks]
-        return super().run(name, fn, config, tasks)
-
-    def again(self) -> list[Any]:
-        """Run every task again; returns results, and the errors."""
-        found: list[Any] = []
-        for fn, config, task in self.calls:
-            try:
-                found.append(fn(config, task))
-            except Exception as error:
-                found.append(error)
-        return found
 
 
 def unchanged(before: dict[str, bytes], after: dict[str, bytes], *but: str) -> list[str]:

@@ -1,16 +1,23 @@
-"""Actors taking turns at a key-value store, in an order chosen by the test. Usage: turns.md.
+"""Actors taking turns at a key-value store, in an order chosen by the test.
 
-    run_turns(store, {"a": commit, "b": upload}, ["a", "a", "b"])     # one schedule, then the rest in name order
-    explore(scene)                                                    # every schedule
-    Stage(store)                                                      # step by step, for a state machine
+    explore(scene, crashes=1)     # every schedule
+    Stage(store)                  # step by step: one schedule, or a state machine
 
 Each actor runs in a separate thread on a separate view of the store and stops before every operation until its next
-turn. A schedule is a list of moves; a failing one is printed and can be pasted back:
+turn. A schedule is a list of moves; a failing one is printed, and `Stage.step` repeats it:
 
     "a"     the actor does its next operation
     "a-"    its next operation is not done and fails (UnavailableError)
     "a?"    its next operation is done, but its answer is lost (UnavailableError)
-    "a!"    its process dies instead of its next operation
+    "a!"    its process dies instead of its next operation (CrashError)
+
+`explore` makes a new scene for each schedule, follows the tree of moves depth first, and calls `check` at each end.
+With `reduce`, schedules that differ in the order of independent moves only are run once (sleep sets). A test asserts
+on the number of schedules and of each kind of end, so that a scene without a race fails.
+
+Limits: an actor waits for no other actor outside the store and starts no thread with access to it; each has its own
+catalog (`lake.another_server(kv)`, `Settings(background=False)`). Calls of the object store happen with the operation
+before them. The scene does the same each time it is made; random names may differ unless their order counts.
 """
 
 from __future__ import annotations
@@ -19,62 +26,33 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from dredge.errors import UnavailableError
 from lakefs_embedded.kv import Entry, Store
-from tests.support.faulty import CrashError, Operation
+from tests.support.faulty import CrashError, ForwardingStore, Operation
 
 type Actor = Callable[[Store], object]
 WAIT_SECONDS = 30
 FAULTS = "-?!"
 
 
-class TurnStore:
+class TurnStore(ForwardingStore):
     """An actor's view of a store: every operation waits for its turn. A scan is one operation."""
 
     def __init__(self, store: Store, turn: Callable[[Operation], str]) -> None:
-        self._store = store
+        super().__init__(store)
         self._turn = turn
-
-    def get(self, partition: bytes, key: bytes) -> bytes:
-        return self._do(Operation("get", partition, key), lambda: self._store.get(partition, key))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         yield from self._do(
             Operation("scan", partition, start), lambda: list(self._store.scan(partition, start))
         )
 
-    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self._do(Operation("set", partition, key), lambda: self._store.set(partition, key, value))
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._do(Operation("delete", partition, key), lambda: self._store.delete(partition, key))
-
-    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        self._do(
-            Operation("set_if", partition, key), lambda: self._store.set_if(partition, key, value, predicate)
-        )
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        self._do(
-            Operation("delete_if", partition, key), lambda: self._store.delete_if(partition, key, predicate)
-        )
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def _do[T](self, operation: Operation, act: Callable[[], T]) -> T:
+    def _do[T](self, operation: Operation, deed: Callable[[], T]) -> T:
         fault = self._turn(operation)
         if fault == "-":
             raise UnavailableError(f"not done: {operation}")
-        result = act()
+        result = deed()
         if fault == "?":
             raise UnavailableError(f"done, answer lost: {operation}")
         return result
@@ -174,22 +152,6 @@ class Stage:
             assert performer.thread is not None
             performer.thread.join(WAIT_SECONDS)
             del self._performers[name]
-
-
-def run_turns(
-    store: Store, actors: Mapping[str, Actor], schedule: Sequence[str] | Callable[[list[str]], str]
-) -> tuple[dict[str, object], list[str]]:
-    stage = Stage(store)
-    for name, actor in actors.items():
-        stage.start(name, actor)
-    if callable(schedule):
-        stage.run(schedule)
-        return stage.results, stage.taken
-    for move in schedule:
-        if move.rstrip(FAULTS) in stage.pending():
-            stage.step(move)
-    stage.run()
-    return stage.results, stage.taken
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.mutations.edits import Edit
+from tests.mutations.edits import Both, Edit
 
 
 class Breakage(NamedTuple):
@@ -14,7 +14,7 @@ class Breakage(NamedTuple):
     module: str  # where the guard is
     # that is the guard, or has it, with its class; a class alone for what its body says, "" for the module
     function: str
-    edit: Edit  # what becomes of one node of it
+    edit: Edit | Both  # what becomes of one node of it
     tests: tuple[str, ...] = ()  # functions that fail then; they are looked up by name, wherever they live
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Always, Drop, Keep, Leave, Put, Rename, Swap
+from tests.mutations.edits import Always, Both, Drop, Keep, Leave, Put, Rename, Swap
 
 RECHECK = "test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a_policy_keeps_for_it"
 
@@ -37,7 +37,7 @@ SWEEP = (
              Drop("Assign", 8),
              ("test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_check",)),
     Breakage("the re-check reads commits before staging", "dredge.gc.bulk_delete.recheck", "recheck",
-             Swap("Assign", "scan"),
+             Both(Swap("Assign", "scan"), Put("Call", "find_active", None, "keywords.read")),
              ("test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit",)),
     Breakage("the re-check drops what is staged", "dredge.gc.bulk_delete.recheck", "recheck",
              Put("Attribute", "hashes", []),

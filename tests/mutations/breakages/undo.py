@@ -104,7 +104,7 @@ UNDO = (
              "plan_run", Put("IfExp", 1, True),
              ("test_what_came_back_is_garbage_again_after_its_pin_and_what_lives_beside_it_stays",)),
     Breakage("slices that objects came back into are listed once, however young those are",
-             "dredge.gc.planning", "plan_run", Rename("Attribute", "cutoff", "started_at"),
+             "dredge.gc.planning", "plan_run", Rename("Attribute", 54, "started_at"),
              ("test_what_is_too_young_is_listed_again_until_it_is_old",)),
     Breakage("a restore that died counts as finished", "dredge.undo.pins", "is_seen",
              Rename("Attribute", "until", "created_at"),

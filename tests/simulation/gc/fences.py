@@ -4,7 +4,7 @@ state       the state is only updated from its value at the run's planning, or a
 lease       the lease is not taken while another run holds it, or while its run waits for an answer; its number only
             grows; the plan of a run keeps its holder and never gets a lower number; a running sweep does not take a
             released lease back; after losing the lease a run deletes nothing more
-overtaken   a try of a sweep deletes nothing, and a try writes no report, after a later one has begun; no round of
+overtaken   a try of a sweep deletes nothing, and a try replaces no report, after a later one has begun; no round of
             deleting begins after that, or after a repeated input step
 chain       nothing is deleted, and no dry run counted, for results of a step repeated after a later step used them and
             before the sweep's last look
@@ -59,6 +59,7 @@ class Fences:
     is_waiting: Callable[[str], bool] = lambda _holder: False
     # in bad weather, how long something may have been so before every sweep must know
     grace_seconds: float = 90.0
+    reports: set[str] = field(default_factory=set)  # keys of reports that were written
     watched: set[str] = field(default_factory=set)  # what drivers of sweeps have written for their workers
     # tag of the pointer to the state that each run was planned on, by its id; None for none
     planned_on: dict[str, str | None] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Fences:
         elif key.endswith(TRY):
             self.claims[key] = _driver(self._process()), self.simulation.scheduler.now
         elif key.endswith(REPORT):
-            self._judge_report(key.removesuffix(REPORT))
+            self._judge_report(key)
         elif WATCH in key and key not in self.watched and json.loads(data)["open"]:
             self.watched.add(key)
             self._judge_begin(key.partition(WATCH)[0])
@@ -152,16 +153,19 @@ class Fences:
         if driver and driver != _driver(process) and self.must_know(process, since):
             self.simulation.violate("overtaken", f"{process.name} {words}; {driver} has begun anew since")
 
-    def _judge_report(self, folder: str) -> None:
-        driver, since = self.claims.get(f"{folder}/save_report{TRY}", ("", 0.0))
+    def _judge_report(self, key: str) -> None:
+        # Where nothing is, any try may write one: a later try replaces it.
+        is_first = key not in self.reports
+        self.reports.add(key)
+        driver, since = self.claims.get(f"{key.removesuffix(REPORT)}/save_report{TRY}", ("", 0.0))
         current = self.simulation.scheduler.current
-        if current is None or not driver or driver == _driver(current.process):
+        if is_first or current is None or not driver or driver == _driver(current.process):
             return
         if current.process.role == WIRE:
             return  # an earlier request for the same
         if current.asked - since > self._slack():
             self.simulation.violate(
-                "overtaken", f"{current.process.name} writes the report; {driver} has begun anew since"
+                "overtaken", f"{current.process.name} replaces the report; {driver} has begun anew since"
             )
 
     def _judge_begin(self, folder: str) -> None:

@@ -20,6 +20,7 @@ from lakefs_embedded.gateway.app import Gateway, _Progress
 from lakefs_embedded.gateway.errors import S3Error
 from lakefs_embedded.gateway.sigv4 import TIME_FORMAT, Claim, RawRequest, sign, string_to_sign
 from tests.simulation.clock import instant
+from tests.simulation.history import Client
 from tests.simulation.lakefs import OWNER, Server
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.writers import BRANCHES, CONTENTS, PATHS, Draw
@@ -51,7 +52,7 @@ S3_DRAWS: dict[str, tuple[int, Draw]] = {
 
 
 @dataclass
-class S3Client:
+class S3Client(Client):
     """A client of the gateways of some servers."""
 
     scheduler: Scheduler  # gives the time of signatures
@@ -59,15 +60,7 @@ class S3Client:
     serve: Callable[[Callable[[Server], Any]], Any]  # has a server do something
     # uploads in parts that were begun: branch, path, id, and the ETag of their only part
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
-    refused: int = 0  # requests that a gateway refused
-
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; a refusal of the gateway ends it."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_"))(*args)
-        except (DredgeError, S3Error) as error:
-            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
-            self.refused += 1
+    refusals = (DredgeError, S3Error)
 
     def _s3_put(self, branch: str, path: str, content: bytes) -> None:
         self._ask("PUT", branch, path, body=content)

@@ -22,23 +22,6 @@ COMMITS = "_lakefs/retention/gc/commits/"
 RUNS = "_lakefs/retention/gc/unified/"
 INNER = "data/inner/"
 """The place of another repository, below the data of this one."""
-MISHAPS = (
-    "lose range",
-    "damage range",
-    "lose page",
-    "lose index",
-    "lock away",
-    "mend",
-    "nest",
-    "nest unseen",
-    "share",
-    "damage run",
-    "empty list",
-    "other collector",
-    "damage copy",
-    "put over",
-    "copy is read",
-)
 _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
 

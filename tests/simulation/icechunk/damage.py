@@ -169,4 +169,4 @@ class Damage:
             for key, stored in sorted(bucket.objects.items())
         ]
         made = self.writers.simulation.stores.bucket("inventory")
-        made.put("tables/now.csv", "\n".join([*rows, ""]).encode())
+        made.write("tables/now.csv", "\n".join([*rows, ""]).encode())

@@ -75,8 +75,7 @@ class Late:
             return
         writers = self.writers
         head = writers._heads()[session.branch]
-        kept = [c for manifest in writers.snapshots[head].manifests for c in writers.chunks[manifest]][::2]
-        made = writers._manifest([*session.chunks, *kept])
+        made = writers._manifest([*session.chunks, *writers._kept(head)])
         snapshot = writers._snapshot(head, {**writers.snapshots[head].manifests, **made})
         self.oracle.beyond[snapshot.id] = float("inf")
         writers._move(session.branch, head, snapshot)
@@ -138,7 +137,7 @@ class Late:
 
         def put() -> None:
             writers.spec = 2
-            self.oracle.bucket.put(f"{ROOT}repo", data)
+            self.oracle.bucket.write(f"{ROOT}repo", data)
 
         writers.simulation.doors.call("store", "put_if_absent", put, {}, "repo")
         writers.simulation.states["upgraded"] += 1
@@ -180,7 +179,7 @@ class Late:
                 ):
                     return
                 node = self.oracle.parents[node]
-            self.oracle.bucket.put(f"{ROOT}snapshots/{chosen.id}", snapshot_file(chosen, 1))
+            self.oracle.bucket.write(f"{ROOT}snapshots/{chosen.id}", snapshot_file(chosen, 1))
             self.writers.simulation.states["put back"] += 1
 
         self.writers.simulation.doors.call("store", "put", deed, {}, "a snapshot as it was")

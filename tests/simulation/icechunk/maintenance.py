@@ -7,24 +7,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError, WitnessError
+from dredge.errors import ConfigError, ConflictError, RefusedError, WitnessError
 from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
-from dredge.runs.failures import defect
-from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
 from dredge.storage import open_writer
 from tests.simulation.clock import Clock, instant
 from tests.simulation.history import Simulation
 from tests.simulation.icechunk.oracle import Oracle, micros_before
 from tests.simulation.icechunk.writers import URI, Writers
-from tests.simulation.noise import stable_hash
-from tests.simulation.orchestrator import REFUSALS, is_retried
-from tests.simulation.scheduler import Killed, Process
-from tests.simulation.workers import Workers, wait_unless_lost
+from tests.simulation.orchestrator import REFUSALS, DagRun, Tries, is_retried
+from tests.simulation.scheduler import Process
+from tests.simulation.workers import Workers
 from tests.support.icechunk_expiring import expire_in_place
 
 STEPS = ("mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "expire")
@@ -32,26 +29,14 @@ TASKS = ("acquire_lease", "plan", "collect", "save_report", "release_lease")
 RETRIES = 3
 
 
-@dataclass
-class Run:
-    """One DAG run of a collection."""
+class Run(DagRun):
+    """A run of Icechunk's collector."""
 
-    name: str
-    config: dict[str, Any]
-    run_uri: str = ""
-    grant: LeaseGrant | None = None
-    outcome: str = ""  # of its report; "" when there is none
-    errors: list[str] = field(default_factory=list)  # what tasks failed with
-    ended: bool = False
-
-    @property
-    def refused(self) -> bool:
-        """Whether the refusal needs a person."""
-        return any(f"{kind}: " in text for text in self.errors for kind in (*REFUSALS, "RefusedError"))
+    refusals = (*REFUSALS, "RefusedError")
 
 
 @dataclass
-class Maintenance:
+class Maintenance(Tries):
     """Starts runs."""
 
     simulation: Simulation  # of the history
@@ -101,41 +86,23 @@ class Maintenance:
                 )
 
         for _ in range(RETRIES + 1):
-            error, _ = self._try(name, "expire", work)
+            error, _ = self.attempt(name, "expire", work)
             if error is None or not is_retried(error):
                 break
             self.simulation.scheduler.wait(60.0)
         self.simulation.states[f"expiration {type(error).__name__ if error else 'done'}"] += 1
 
-    def attempt(
-        self, name: str, task: str, work: Callable[[Process], Any]
-    ) -> tuple[BaseException | None, Any]:
-        """Do one try in a new process; returns its error and its result."""
-        return self._try(name, task, lambda: work(self._process()))
+    def begun(self, process: Process) -> None:
+        self.oracle.begun(process)
 
     def _delete_ref(self, ref: Ref) -> None:
         verb = "_delete_branch" if ref.kind == "branch" else "_untag"
         getattr(self.writers, verb)(ref.name)
 
-    def _chain(self, run: Run, tasks: Sequence[str]) -> None:
-        failed = False
-        for task in tasks:
-            if failed and task not in ("save_report", "release_lease"):
-                continue
-            error = self._task(run, task)
-            if error is not None:
-                run.errors.append(f"{task}: {type(error).__name__}: {error}")
-                failed = True
-        run.ended = True
-        self.simulation.states[f"run {run.outcome or 'failed'}"] += 1
-        if run.errors:
-            self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
-        self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
-
     def _task(self, run: Run, task: str) -> BaseException | None:
         error: BaseException | None = None
         for _ in range(RETRIES + 1):
-            error, result = self._try(f"{run.name} {task}", task, lambda: self._operator(run, task))
+            error, result = self.attempt(f"{run.name} {task}", task, lambda: self._operator(run, task))
             if error is None:
                 self._took(run, task, result)
                 return None
@@ -148,35 +115,7 @@ class Maintenance:
 
     def _accept(self, run: Run) -> None:
         self.simulation.states["main was reset"] += 1
-        self._try(f"{run.name} forget-lost", "forget-lost", lambda: forget_lost(URI, "reset on purpose"))
-
-    def _took(self, run: Run, task: str, result: Any) -> None:
-        if task == "acquire_lease":
-            run.grant = result
-        elif task == "plan":
-            run.run_uri = result
-        elif task == "save_report":
-            run.outcome = result
-
-    def _try(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
-        scheduler = self.simulation.scheduler
-        number = stable_hash(self.simulation.seed, name, scheduler.now)
-        process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
-
-        def body() -> Any:
-            try:
-                return work()
-            except DredgeError:
-                raise
-            except Exception as error:
-                self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
-                raise defect(f"task {task}", error) from error
-
-        actor = scheduler.spawn(name, body, process)
-        process.name = actor.name
-        self.oracle.begun(process)
-        ended = wait_unless_lost(self.simulation, actor)
-        return (actor.error, actor.result) if ended else (Killed("taken for lost"), None)
+        self.attempt(f"{run.name} forget-lost", "forget-lost", lambda: forget_lost(URI, "reset on purpose"))
 
     def _operator(self, run: Run, task: str) -> Any:
         if task == "acquire_lease":
@@ -186,7 +125,7 @@ class Maintenance:
             return grant
         if task == "plan":
             config = from_json(CollectConfig, run.config)
-            return steps.plan_collection(config, run.grant, None, self._process().clock).run_uri
+            return steps.plan_collection(config, run.grant, None, self.running.clock).run_uri
         if task == "release_lease":
             if run.grant is None:
                 raise ConfigError("no lease was taken in this run")
@@ -194,13 +133,13 @@ class Maintenance:
             return None
         if not run.run_uri:
             raise RefusedError("the run came to no plan")
-        opened = steps.Run.open(run.run_uri, None, self._process().clock)
+        opened = steps.Run.open(run.run_uri, None, self.running.clock)
         if task == "save_report":
             return steps.save_report(opened).details["outcome"]
         return self._steps(opened)
 
     def _steps(self, run: steps.Run) -> None:
-        process = self._process()
+        process = self.running
         for step in STEPS[:5]:
             process.role, process.begun = step, self.simulation.scheduler.now
             work: Callable[..., Any] = getattr(steps, step)
@@ -208,11 +147,6 @@ class Maintenance:
                 work(run)
             else:
                 work(run, self.workers)
-
-    def _process(self) -> Process:
-        current = self.simulation.scheduler.current
-        assert current is not None
-        return current.process
 
 
 LEASE_SECONDS = timedelta(hours=1).total_seconds()

@@ -241,8 +241,7 @@ class Oracle:
             }
 
     def _check_limit(self, name: str) -> None:
-        current = self.simulation.scheduler.current
-        run = "" if current is None else current.process.name.partition(" ")[0]
+        run = self.simulation.scheduler.process.name.partition(" ")[0]
         swept = self.swept.setdefault(run, set())
         swept.add(name)
         if run in self.most:
@@ -260,11 +259,11 @@ class Oracle:
         age = (self.bucket.clock() - stored.modified).total_seconds()
         if age < MIN_AGE_SECONDS - 1:
             self.simulation.violate("age", f"{name} is deleted at an age of {age / HOUR:.1f} h")
-        now, current = self._now(), self.simulation.scheduler.current
+        now, process = self._now(), self.simulation.scheduler.process
         # A sweep looks at the refs when it begins, and again and again while it deletes.
         noticed = now - self.notice_seconds
-        if current is not None and current.process.role == "bulk_delete":
-            noticed = max(noticed, current.process.begun)
+        if process.role == "bulk_delete":
+            noticed = max(noticed, process.begun)
         sure = [tip for tip in self._tips() if self.named_late.get(tip, float("-inf")) < noticed]
         beyond = {snapshot for snapshot, when in self.beyond.items() if when >= self._begun()}
         if name in self._closure(sure, beyond):
@@ -288,11 +287,11 @@ class Oracle:
         self.simulation.states[f"deleted {name.split('/')[0]}"] += 1
 
     def _check_order(self, name: str) -> None:
-        current = self.simulation.scheduler.current
-        run = None if current is None else self.own.run_of(current.process.name)
-        if current is None or run is None or current.process.role != "bulk_delete":
+        process = self.simulation.scheduler.process
+        run = self.own.run_of(process.name)
+        if run is None or process.role != "bulk_delete":
             return
-        self.own.check_sweep(current.process)
+        self.own.check_sweep(process)
         folder, _, found = name.partition("/")
         by: Iterable[str] = ()
         if folder == "chunks":
@@ -316,8 +315,7 @@ class Oracle:
     def _check_undo(self, name: str) -> None:
         if self.back.get(name, 0.0) > self._now():
             self.simulation.violate("restored", f"{name} was brought back to stay, and is deleted")
-        current = self.simulation.scheduler.current
-        run = None if current is None else self.own.run_of(current.process.name)
+        run = self.own.run_of(self.simulation.scheduler.process.name)
         if run is not None and run.plan["undo"]["way"] == "quarantine":
             copy = f"{ROOT}{RUNS}{run.plan['run_id']}/quarantine/{name}"
             if copy not in self.bucket.objects:
@@ -456,12 +454,10 @@ class Oracle:
         return {f"chunks/{chunk}" for chunk in named}
 
     def _begun(self) -> float:
-        current = self.simulation.scheduler.current
-        return self._now() if current is None else current.process.begun
+        return self.simulation.scheduler.process.begun
 
     def _role(self) -> str:
-        current = self.simulation.scheduler.current
-        return "" if current is None else current.process.role
+        return self.simulation.scheduler.process.role
 
     def _now(self) -> float:
         return self.simulation.scheduler.now

@@ -150,10 +150,10 @@ class OwnFiles:
             self.simulation.violate("report", f"an earlier {name} of {run.name} replaces a later one")
 
     def _check_guard(self, run: RunFiles, guard: Mapping[str, Any]) -> None:
-        current = self.simulation.scheduler.current
-        if current is None or current.process.name not in self.leased:
+        process = self.simulation.scheduler.process
+        if process.name not in self.leased:
             return
-        noticed = current.process.calls - self.leased[current.process.name] > CALLS
+        noticed = process.calls - self.leased[process.name] > CALLS
         for finding in guard["findings"]:
             lost = finding["rule"] == "lease_held" and finding["verdict"] == "passed"
             if lost and self.lease > run.plan["lease"]["fencing"] and noticed:
@@ -227,13 +227,11 @@ class OwnFiles:
 
     @property
     def _process(self) -> str:
-        current = self.simulation.scheduler.current
-        return "" if current is None else current.process.name
+        return self.simulation.scheduler.process.name
 
     @property
     def _role(self) -> str:
-        current = self.simulation.scheduler.current
-        return "" if current is None else current.process.role
+        return self.simulation.scheduler.process.role
 
 
 def _parts(counted: Any) -> list[str]:

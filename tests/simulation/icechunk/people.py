@@ -86,7 +86,9 @@ class People:
         name = f"{what}{self.asked}"
         self.asked += 1
         for _ in range(TRIES):
-            error, _ = self.maintenance.attempt(name, what, lambda process: do(f"dag {name}", process.clock))
+            error, _ = self.maintenance.attempt(
+                name, what, lambda: do(f"dag {name}", self.maintenance.running.clock)
+            )
             if error is None:
                 self.simulation.states[f"{what} done"] += 1
                 return True

@@ -50,7 +50,7 @@ class Rollback:
                     bucket.lose(key)
                 for key, data in self.backup.items():
                     if key not in bucket.objects or bucket.objects[key].data != data:
-                        bucket.put(key, data)
+                        bucket.write(key, data)
                 for key in [key for key in self._all_copies() if copies and key not in self.copies]:
                     bucket.lose(key)
 

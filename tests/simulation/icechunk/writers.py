@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, NotFoundError
+from dredge.errors import ConflictError, NotFoundError
 from dredge.icechunk.expiration.rules import Request, spec_v2
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import micros
@@ -22,7 +22,7 @@ from dredge.icechunk.repository import history_of
 from dredge.storage import open_writer
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
-from tests.simulation.history import Simulation
+from tests.simulation.history import Client, Simulation
 from tests.simulation.icechunk.files import (
     Repo,
     Snapshot,
@@ -32,6 +32,7 @@ from tests.simulation.icechunk.files import (
     transaction_file,
     virtual_manifest,
 )
+from tests.simulation.scheduler import Scheduler
 from tests.simulation.stores import FAULTS
 
 URI, ROOT = "memory://bucket/ice", "ice/"
@@ -71,7 +72,7 @@ def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 
 @dataclass
-class Writers:
+class Writers(Client):
     """Makes the moves of writers."""
 
     simulation: Simulation  # of the history
@@ -85,6 +86,10 @@ class Writers:
     infos: dict[bytes, Repo] = field(default_factory=dict)  # what each repo info says, by its bytes
     made: int = 0
 
+    @property
+    def scheduler(self) -> Scheduler:  # type: ignore[override]
+        return self.simulation.scheduler
+
     def begin(self) -> None:
         """Make the repository, with its root on main."""
         root = self._snapshot(None, {})
@@ -94,19 +99,13 @@ class Writers:
             repo = Repo({root.id: root}, {"main": root.id}, {}, [(self._micros(), None)])
             self._put("repo", self._info(repo))
 
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; refused operations have no effect."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_"))(*args)
-        except DredgeError as error:
-            self.simulation.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
-
     def _commit(self, branch: str, count: int, hours: float, drops: bool) -> None:
         head = self._heads()[branch]
-        manifests = {} if drops else dict(self.snapshots[head].manifests)
-        manifests |= self._session(head, count, hours)
+        ids = self._put_chunks(count, hours)
         for _ in range(TRIES):
-            made = self._snapshot(head, manifests)
+            # As the library rebases: what the session did not write comes from the head that it commits on.
+            manifests = {} if drops else dict(self.snapshots[head].manifests)
+            made = self._snapshot(head, manifests | self._manifest([*ids, *self._kept(head)]))
             try:
                 self._move(branch, head, made)
                 return
@@ -122,8 +121,7 @@ class Writers:
         ]
         if not known:
             return
-        if self.simulation.scheduler.current is not None:
-            self.simulation.scheduler.wait(hours * HOUR)
+        self.simulation.scheduler.pass_time(hours * HOUR)
         manifest = self._id()
         self.chunks[manifest], self.virtual[manifest] = [], known[:count]
         locations = [f"s3://{URI.partition('://')[2]}/chunks/{chunk}" for chunk in known[:count]]
@@ -184,13 +182,17 @@ class Writers:
         return replace(repo, snapshots=kept, branches=dict(after.branches), tags=dict(after.tags))
 
     def _session(self, head: str, count: int, hours: float) -> dict[str, int]:
+        return self._manifest([*self._put_chunks(count, hours), *self._kept(head)])
+
+    def _put_chunks(self, count: int, hours: float) -> list[str]:
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
             self._put(f"chunks/{chunk}", chunk_bytes(number))
-            if self.simulation.scheduler.current is not None:
-                self.simulation.scheduler.wait(hours * HOUR / count)
-        kept = [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
-        return self._manifest([*ids, *kept])
+            self.simulation.scheduler.pass_time(hours * HOUR / count)
+        return ids
+
+    def _kept(self, head: str) -> list[str]:
+        return [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
 
     def _manifest(self, chunks: list[str]) -> dict[str, int]:
         manifest = self._id()

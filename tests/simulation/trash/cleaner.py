@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from dredge.errors import AlarmError, ConfigError, DredgeError, UnavailableError
-from dredge.runs.failures import defect
+from dredge.errors import AlarmError, ConfigError, UnavailableError
 from dredge.storage import open_writer
 from dredge.trash import steps
 from dredge.trash.findings import TrashLimits
@@ -19,11 +17,9 @@ from dredge.trash.state import TrashState
 from dredge.undo.alarms import acknowledge_alarms
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
-from tests.simulation.noise import stable_hash
-from tests.simulation.orchestrator import is_retried
-from tests.simulation.scheduler import Killed, Process
+from tests.simulation.orchestrator import Tries, is_retried
+from tests.simulation.scheduler import Process
 from tests.simulation.trash.rows import DoorRows
-from tests.simulation.workers import wait_unless_lost
 
 STATE = "memory://ops/trash"
 TASKS = ("scan", "clean")
@@ -48,7 +44,7 @@ class Run:
 
 
 @dataclass
-class Cleaner:
+class Cleaner(Tries):
     """Starts runs."""
 
     simulation: Simulation  # of the history
@@ -77,7 +73,7 @@ class Cleaner:
     def by_hand(self, name: str) -> None:
         """Clean by hand, without an earlier plan."""
         run = self.runs[name] = Run(name)
-        self._try(name, "clean", lambda: self._clean(run, False, f"hand {name}"))
+        self.attempt(name, "clean", lambda: self._clean(run, False, f"hand {name}"))
         run.ended = True
 
     def restore(self, number: int) -> None:
@@ -89,16 +85,18 @@ class Cleaner:
             return
         if runs:
             chosen = runs[number % len(runs)]
-            self._try("restore", "clean", lambda: restore(self.rows, state, chosen, dry_run=False))
+            self.attempt("restore", "clean", lambda: restore(self.rows, state, chosen, dry_run=False))
 
     def unqueue(self) -> None:
         """Remove live tokens from the queue, by hand."""
         state = TrashState(open_writer(STATE))
-        self._try("unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False))
+        self.attempt(
+            "unqueue", "clean", lambda: unqueue(self.rows, state, clock=self.running.clock, dry_run=False)
+        )
 
     def acknowledge(self) -> None:
         """Acknowledge the alarms, by hand."""
-        self._try(
+        self.attempt(
             "acknowledge",
             "clean",
             lambda: acknowledge_alarms(open_writer(STATE), STATE, "looked into", "ann"),
@@ -106,7 +104,7 @@ class Cleaner:
 
     def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:
         for _ in range(RETRIES + 1):
-            error, result = self._try(f"{run.name} {task}", task, work)
+            error, result = self.attempt(f"{run.name} {task}", task, work)
             if error is None:
                 took(run, result)
                 return
@@ -118,36 +116,11 @@ class Cleaner:
         run.errors.append(f"{task}: {type(error).__name__}: {error}")
         self.simulation.states[f"{task} failed: {type(error).__name__}"] += 1
 
-    def _try(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
-        scheduler = self.simulation.scheduler
-        number = stable_hash(self.simulation.seed, name, scheduler.now)
-        process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
-
-        def body() -> Any:
-            try:
-                found = work()
-                if isinstance(found, CleanReport):
-                    self.on_report(process.name, found)
-                return found
-            except DredgeError:
-                raise
-            except Exception as error:
-                self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
-                raise defect(f"task {task}", error) from error
-
-        actor = scheduler.spawn(name, body, process)
-        process.name = actor.name
-        ended = wait_unless_lost(self.simulation, actor)
-        if not ended:
-            return Killed("taken for lost"), None
-        scheduler.note(f"{actor.name} has ended: {actor.error!r}")
-        return actor.error, actor.result
-
     def _scan(self, run: Run) -> ScanReport:
         return steps.scan(
             self.rows,
             TrashState(open_writer(STATE)),
-            clock=self._clock(),
+            clock=self.running.clock,
             margins=_MARGINS,
             holder=f"dag {run.name} scan",
         )
@@ -155,10 +128,10 @@ class Cleaner:
     def _clean(self, run: Run, dry_run: bool, holder: str | None = None) -> CleanReport:
         if not holder and not run.planned:
             raise ConfigError("there is no plan, because the scan failed")
-        return steps.clean(
+        report = steps.clean(
             self.rows,
             TrashState(open_writer(STATE)),
-            clock=self._clock(),
+            clock=self.running.clock,
             margins=_MARGINS,
             limits=self.limits,
             planned=None if holder else run.planned,
@@ -166,6 +139,8 @@ class Cleaner:
             dry_run=dry_run,
             holder=holder or f"dag {run.name} clean",
         )
+        self.on_report(self.running.name, report)
+        return report
 
     def _scanned(self, run: Run, report: ScanReport) -> None:
         run.planned, run.digest = report.plan.run_id, report.plan.digest
@@ -179,8 +154,3 @@ class Cleaner:
         """The removals allowed by the plan of a process's run; None without a limit."""
         run = self.runs.get(process.name.split(" ")[0])
         return run.approved if run is not None else None
-
-    def _clock(self) -> Callable[[], datetime]:
-        current = self.simulation.scheduler.current
-        assert current is not None
-        return current.process.clock

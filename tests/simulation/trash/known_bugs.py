@@ -44,12 +44,6 @@ OWN = (
 )  # fmt: skip
 """Breakages outside the lists of tests/mutations."""
 BUGS = (
-    bug("a store that lacks the head of a branch is judged", 0, ""),
-    bug("the second look does not ask for noted heads", 0, ""),
-    bug("a token that was named waits a grace only", 0, ""),
-    bug("another id of the database changes nothing", 0, ""),
-    bug("a hit of which no row is kept is no alarm", 0, ""),
-    bug("markers that were removed are not remembered", 0, ""),
     bug("one look is enough", 0, "grace"),
     bug("any age of an id will do", 19, "grace", Focus(("ahead",))),
     bug("a run that skipped every hook began in the year 1", 1, "live", Focus(("skipped",))),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import DredgeError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
 from dredge.storage import open_reader, open_writer
@@ -20,6 +19,7 @@ from dredge.xid import new_xid
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog.imports import ImportPath
 from lakefs_embedded.kv import Store
+from tests.simulation.history import Client
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, PULLS, SERVERS
 from tests.support.pull_requests import close_pull, open_pull
@@ -79,7 +79,7 @@ def draw_move(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
 
 
 @dataclass
-class Users:
+class Users(Client):
     """Makes the moves."""
 
     scheduler: Scheduler  # gives the time
@@ -90,13 +90,6 @@ class Users:
     # hook runs that have not ended: their repository, id, and when they began
     hooks: list[tuple[str, str, datetime]] = field(default_factory=list)
     created: int = 0
-
-    def make(self, verb: str, args: tuple[Any, ...]) -> None:
-        """Make a move; a refusal of the server ends it."""
-        try:
-            getattr(self, "_" + verb.replace(" ", "_"))(*args)
-        except DredgeError as error:
-            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
 
     def _create(self, name: str, bare: bool) -> None:
         self.created += 1
@@ -183,8 +176,7 @@ class Users:
 
     def _hook_run(self, name: str, seconds: float) -> None:
         begun = self._begin_hook_run(name)  # others may end it, or begin theirs, while it is noted
-        if self.scheduler.current is not None:
-            self.scheduler.wait(seconds)
+        self.scheduler.pass_time(seconds)
         self._end_one(begun)
 
     def _begin_hook_run(self, name: str) -> tuple[str, str, datetime]:
@@ -221,8 +213,7 @@ class Users:
         pull = countdown_id(when)
         index = messages.encode(messages.SecondaryIndex(primary_key=pull.encode()))
         self.kv.set(PULLS, b"repos/" + found.partition + f"/{branch}/elsewhere".encode(), index)
-        if self.scheduler.current is not None:
-            self.scheduler.wait(seconds)
+        self.scheduler.pass_time(seconds)
         record = messages.PullRequestData(id=pull, source_branch=branch, destination_branch="elsewhere")
         self.kv.set(found.partition, f"pulls/{pull}".encode(), messages.encode(record))
 
@@ -244,9 +235,7 @@ class Users:
         self.kv.set(b"strange", b"%d" % int(self.scheduler.now), b"?")
 
     def _now(self) -> datetime:
-        current = self.scheduler.current
-        assert current is not None
-        return current.process.clock()
+        return self.scheduler.process.clock()
 
 
 def countdown_id(when: datetime) -> str:

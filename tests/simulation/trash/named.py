@@ -88,20 +88,23 @@ def countdown_of(uid: str) -> float:
 
 
 def has_substance(store: WatchedKV, partition: bytes) -> bool:
-    """Whether an instance has content of its users: more than the traces of a creation."""
-    commits = branches = 0
-    for row in store.scan(partition):
-        if row.key.startswith(b"commits/"):
-            commits += 1
-            if messages.CommitData.FromString(row.value).meta_range_id:
-                return True
-        elif row.key.startswith(b"branches/"):
-            branches += 1
-            if any(next(iter(store.scan(token)), None) for token in tokens_of(row.value)):
-                return True
-        elif row.key.startswith(b"tags/"):
-            return True
-    return branches > 1 and commits > 0
+    """Whether an instance has content of its users: more than the traces of a creation, a delete or the first rows of a
+    restore of its refs. Those have no head and not the first commit, so lakeFS can show nothing of them.
+    """
+    commits = [
+        messages.CommitData.FromString(row.value)
+        for row in store.scan(partition, b"commits/")
+        if row.key.startswith(b"commits/")
+    ]
+    branches = [row for row in store.scan(partition, b"branches/") if row.key.startswith(b"branches/")]
+    if any(row.key.startswith(b"tags/") for row in store.scan(partition, b"tags/")):
+        return True
+    if any(next(iter(store.scan(token)), None) for row in branches for token in tokens_of(row.value)):
+        return True
+    is_whole = bool(branches) or not all(commit.parents for commit in commits)
+    return (len(branches) > 1 and bool(commits)) or (
+        is_whole and any(commit.meta_range_id for commit in commits)
+    )
 
 
 type Why = Callable[[Row, Named, datetime], str]

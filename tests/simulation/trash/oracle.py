@@ -274,8 +274,7 @@ class Oracle:
         return min(at for at in self.looked.values() if at > self.torn[token])
 
     def _is_approved(self, row: Row) -> bool:
-        current = self.simulation.scheduler.current
-        asked = None if current is None else self.approved(current.process)
+        asked = self.approved(self.simulation.scheduler.process)
         if asked is None or (row.partition, None) in asked or (row.partition, row.key) in asked:
             return True
         owner = b"-".join(row.key.split(b"/")[1:])
@@ -329,8 +328,7 @@ class Oracle:
                 self.simulation.violate("plan", f"{show(partition)} is planned, and a record names it")
 
     def _process(self) -> str:
-        current = self.simulation.scheduler.current
-        return "" if current is None else current.process.name
+        return self.simulation.scheduler.process.name
 
     def _named(self, partitions: Collection[bytes]) -> None:
         gone = {row.partition for row in self.removed.values()} & set(partitions) - self.named_again

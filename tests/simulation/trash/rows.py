@@ -134,8 +134,7 @@ class DoorRows:
 
     @property
     def _process(self) -> str:
-        current = self.doors.scheduler.current
-        return "" if current is None else current.process.name
+        return self.doors.scheduler.process.name
 
     def note_read(self, partition: bytes) -> None:
         """The running process begins to read the rows of a partition."""

@@ -9,17 +9,14 @@ import pytest
 from lakefs_embedded.auth import Accounts, Action, object_arn
 from lakefs_embedded.auth.errors import AlreadySetUpError, InvalidNameError
 from lakefs_embedded.kv import Store, open_store
-from tests.support.faulty import WatchedStore
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OWNER = ("admin", "OWNERKEY", "owner-secret")
 PATH = object_arn("shop", "a/b")
 
 
-def accounts(
-    kv: Store | WatchedStore, owner: tuple[str, str, str] | None = OWNER, seconds: float = 60.0
-) -> Accounts:
-    return Accounts(kv, signing_key="k", clock=lambda: NOW, owner=owner, cache_seconds=seconds)  # type: ignore[arg-type]
+def accounts(kv: Store, owner: tuple[str, str, str] | None = OWNER, seconds: float = 60.0) -> Accounts:
+    return Accounts(kv, signing_key="k", clock=lambda: NOW, owner=owner, cache_seconds=seconds)
 
 
 @pytest.mark.parametrize(
