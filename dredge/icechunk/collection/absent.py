@@ -37,13 +37,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import (
-    TaskRunner,
-    WorkerRun,
-    in_chunks,
-    partition_function,
-    waiting_function,
-)
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, waiting_function
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import CountedSet
 from dredge.storage import ObjectReader, exists

@@ -142,10 +142,7 @@ def find_unnamed(
 
 
 def find_use(
-    run: Run,
-    marked: Collection[str],
-    candidates: Collection[str],
-    old_refs: Collection[tuple[str, str]] = (),
+    run: Run, marked: Collection[str], candidates: Collection[str], old_refs: Collection[tuple[str, str]] = ()
 ) -> str | None:
     """Reason to stop a running sweep; None to continue. Raises as `look_again`."""
     return _in_use(run, look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs))
@@ -288,11 +285,7 @@ def _hold(run: Run, record: StepRecord) -> None:
 
 
 def _config(
-    run: Run,
-    record: StepRecord,
-    alive: Mapping[str, Hashes],
-    pinned: tuple[LocatedSet, ...],
-    begun: bool,
+    run: Run, record: StepRecord, alive: Mapping[str, Hashes], pinned: tuple[LocatedSet, ...], begun: bool
 ) -> DeleteConfig:
     attempt, safety = record.attempt.number, run.plan.config.safety
     return DeleteConfig(

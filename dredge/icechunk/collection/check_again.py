@@ -23,14 +23,7 @@ from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import (
-    CHUNKS,
-    MANIFESTS,
-    SNAPSHOTS,
-    list_names,
-    read_refs,
-    read_repo_info,
-)
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, list_names, read_refs, read_repo_info
 from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo

@@ -32,12 +32,7 @@ from dredge.icechunk.collection.check_limits import check_limits, verify
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
-from dredge.icechunk.collection.outputs import (
-    REPORT,
-    ApproveOutput,
-    BulkDeleteOutput,
-    SaveReportOutput,
-)
+from dredge.icechunk.collection.outputs import REPORT, ApproveOutput, BulkDeleteOutput, SaveReportOutput
 from dredge.icechunk.collection.report import build_report, make_question
 from dredge.icechunk.collection.run import (
     PLAN,

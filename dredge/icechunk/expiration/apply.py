@@ -160,9 +160,7 @@ def expire_by_library(
             return Applied(plan, (), gone, before=before)
     by_library = delete_ref is None
     released = expire(
-        plan.threshold,
-        plan.delete_expired_branches and by_library,
-        plan.delete_expired_tags and by_library,
+        plan.threshold, plan.delete_expired_branches and by_library, plan.delete_expired_tags and by_library
     )
     with partial_after(
         lambda: f"Before that, the library's expiration released {len(released):,} snapshots."
@@ -187,10 +185,7 @@ def expire_by_library(
             " object. Run no collection before the reason is known."
         )
     return Applied(
-        plan,
-        tuple(edit.snapshot for edit in plan.edits),
-        plan.refs_deleted or gone,
-        before=before or newest,
+        plan, tuple(edit.snapshot for edit in plan.edits), plan.refs_deleted or gone, before=before or newest
     )
 
 

@@ -84,8 +84,7 @@ def restore_expiration(
             _drop_copies(uri, [update.backup for update in later if update.backup is not None], options)
             writer.put_if_match(REPO_KEY, data, etag)
     return Restored(
-        snapshots=len(old.snapshots) - len(now.snapshots),
-        refs=tuple(sorted(_labels(old) - _labels(now))),
+        snapshots=len(old.snapshots) - len(now.snapshots), refs=tuple(sorted(_labels(old) - _labels(now)))
     )
 
 

@@ -29,14 +29,7 @@ from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, loop_for
 from dredge.icechunk.format.snapshots import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
-from dredge.icechunk.ids import (
-    ALPHABET,
-    ID_BYTES,
-    ID_CHARS,
-    NODE_ID_BYTES,
-    encode_id,
-    hashes_of_names,
-)
+from dredge.icechunk.ids import ALPHABET, ID_BYTES, ID_CHARS, NODE_ID_BYTES, encode_id, hashes_of_names
 from dredge.process import need
 from dredge.sets.hashes import NONE, Hashes, unite
 

@@ -34,13 +34,7 @@ from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import NODE_ID_BYTES, encode_id
 from dredge.icechunk.maintenance import open_state
-from dredge.icechunk.repository import (
-    SNAPSHOTS,
-    TRANSACTIONS,
-    list_snapshots,
-    read_history,
-    read_repo_info,
-)
+from dredge.icechunk.repository import SNAPSHOTS, TRANSACTIONS, list_snapshots, read_history, read_repo_info
 from dredge.runs.consents import Consent, check_reason, read_consents, record_consent
 from dredge.storage import ObjectReader, StorageOptions, open_reader, store_clock
 

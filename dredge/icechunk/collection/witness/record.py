@@ -125,10 +125,7 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
     except (FormatError, KeyError, TypeError, ValueError) as error:
         log.error(
-            "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown",
-            state.uri,
-            KNOWN,
-            error,
+            "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown", state.uri, KNOWN, error
         )
         return Known(), etag
 
