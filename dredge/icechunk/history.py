@@ -100,12 +100,8 @@ class History:
         return found
 
     def check(self) -> None:
-        """Check the input of a rule.
-
-        Raises:
-            FormatError: a ref or a parent refers to a missing snapshot, or parents form a cycle.
-            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning.
-        """
+        """Check the input of a rule. Raises FormatError: a ref or a parent refers to a missing snapshot, or parents
+        form a cycle; RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning."""
         self.check_links()
         for entry, parent in self.not_newer():
             if parent.id in self.restamped:

@@ -65,11 +65,8 @@ def is_id(text: str) -> bool:
 
 
 def hash_of(text: str) -> int:
-    """The first 64 bits of an id, for comparisons of sets.
-
-    Ids are random, so these bits are as good as a hash. Two ids with equal bits count as one: such a collision keeps
-    garbage, and never deletes a live object.
-    """
+    """The first 64 bits of an id, for comparisons of sets. Ids are random, so these bits are as good as a hash. Two ids
+    with equal bits count as one: such a collision keeps garbage, and never deletes a live object."""
     return int.from_bytes(decode_id(text)[:8], "big")
 
 
@@ -102,11 +99,8 @@ def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
 def hashes_of_names(
     names: pa.Array | pa.ChunkedArray,
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Decode names that may be ids.
-
-    Returns:
-        The first 64 bits of each id (0 for other names), and a mask of the canonical ids.
-    """
+    """Decode names that may be ids: the first 64 bits of each id (0 for other names), and a mask of the canonical
+    ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -80,10 +80,7 @@ class _Owners:
 
 def measure_cost(reader: ObjectReader, history: History) -> Cost:
     """Measure the bytes of a repository, in all and by single ref or snapshot; reads and lists as much as a dry run.
-
-    Raises:
-        FormatError: a live file is missing or damaged.
-    """
+    Raises FormatError: a live file is missing or damaged."""
     live = sorted(history.live())
     labels = [ref.label for ref in history.refs]
     of_ref = _ref_numbers(history)
@@ -216,12 +213,7 @@ class Answer:
 
 def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answer:
     """Find the reasons to keep an object, or its end, by its id or its key such as `chunks/1CECHNKREP0F1RSTCMT0`.
-
-    Raises:
-        ConfigError: no id of an object.
-        NotFoundError: no repository.
-        FormatError: a live file is missing or damaged.
-    """
+    Raises ConfigError: no id of an object; otherwise as `read_history` and `manifest_rows`."""
     folder, _, found_id = name.rpartition("/")
     if not is_id(found_id) or (folder and f"{folder}/" not in OBJECT_FOLDERS.values()):
         folders = ", ".join(OBJECT_FOLDERS.values())

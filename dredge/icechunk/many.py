@@ -68,11 +68,8 @@ def choose_repositories(
     config: ManyConfig, named: Iterable[str], options: StorageOptions | None = None
 ) -> tuple[list[str], dict[str, str]]:
     """Choose the repositories to collect: URIs in order, each place once; and the reason by URI for requested
-    repositories without a run. A repository on an unreachable store is collected too: its run reports the error.
-
-    Raises:
-        DredgeError: a folder of repositories cannot be listed.
-    """
+    repositories without a run. A repository on an unreachable store is collected too: its run reports the error. Raises
+    DredgeError: a folder of repositories cannot be listed."""
     known = options or StorageOptions.from_env()
     asked = config.wanted or list(named)
     found: dict[str, str] = {}

@@ -62,21 +62,15 @@ _READ_MAX = 16
 
 @dataclass(slots=True)
 class KnownSnapshots:
-    """Parents of snapshot files of spec 1: tag of the file and entry by id.
-
-    The tag shows changes: an expiration rewrites such a file in place, and a person may restore an earlier one.
-    """
+    """Parents of snapshot files of spec 1: tag of the file and entry by id. The tag shows changes: an expiration
+    rewrites such a file in place, and a person may restore an earlier one."""
 
     entries: dict[str, tuple[str, SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
-    """The spec version of a repository.
-
-    Raises:
-        NotFoundError: there is no Icechunk repository.
-        RefusedError: a repository of spec 2 without its repo info, or keys that begin with "/".
-    """
+    """The spec version of a repository; NotFoundError without one. Raises RefusedError: a repository of spec 2 without
+    its repo info, or keys that begin with "/"."""
     with at_once() as ask:
         has_copies = ask(_lists_any, reader, f"{OVERWRITTEN}{REPO_KEY}.")
         has_refs = ask(_lists_any, reader, REFS_FOLDER)
@@ -168,14 +162,11 @@ def read_history(
 
 
 def with_restamped(reader: ObjectReader, history: History) -> History:
-    """Mark the snapshots with the time of an expiration by releases 0.2.0 to 0.2.9.
-
-    Those releases stamped the snapshot on the root with the time of the expiration, so it looks newer than its
-    children. Every release since 0.2.0 refuses a commit not newer than its parent. So a parent newer than its child got
-    its time after the child's commit; if its parent is a root and one of these releases wrote its file, the cause was
-    such an expiration, and the times of its children are right. Reads files only for snapshots not newer than their
-    parent.
-    """
+    """Mark the snapshots with the time of an expiration by releases 0.2.0 to 0.2.9. Those releases stamped the snapshot
+    on the root with the time of the expiration, so it looks newer than its children. Every release since 0.2.0 refuses
+    a commit not newer than its parent. So a parent newer than its child got its time after the child's commit; if its
+    parent is a root and one of these releases wrote its file, the cause was such an expiration, and the times of its
+    children are right. Reads files only for snapshots not newer than their parent."""
     found = set()
     for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
         root = history.snapshots.get(parent.parent_id or "")
@@ -303,11 +294,7 @@ def read_parsed[T](
     concurrency: int,
     get: Callable[[str], bytes] | None = None,
 ) -> Iterator[T]:
-    """Read and parse many small files, several at once, in the order of the keys.
-
-    Raises:
-        NotFoundError: a file is missing.
-    """
+    """Read and parse many small files, several at once, in the order of the keys; NotFoundError if one is missing."""
 
     # Each thread takes a run of files, reads some and then parses them: with one file at a time, the threads would
     # spend more time on handing the interpreter to each other than on the files. On a local folder, without waiting

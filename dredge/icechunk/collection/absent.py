@@ -64,8 +64,7 @@ type Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskResult:
     """Answers of the store: asked chunks, those without an object and some of their ids in hexadecimal digits, the set
-    of all chunks without earlier counts (optimized runs), and whether the part of the index is damaged.
-    """
+    of all chunks without earlier counts (optimized runs), and whether the part of the index is damaged."""
 
     asked: int = 0
     missing: int = 0
@@ -114,8 +113,7 @@ class AskConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTask:
     """New manifests of a part of the index: tags of the files with unproved bytes by id ("" without a tag), and the
-    others' ids.
-    """
+    others' ids."""
 
     number: int
     index_part: PartInfo
@@ -150,11 +148,8 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
 def ask_for_new(
     run: Run, runner: TaskRunner, record: StepRecord, base: Base, unproved: Mapping[str, Sequence[str]]
 ) -> None:
-    """Check that the chunks of new live manifests exist, in a run without a listing.
-
-    Args:
-        unproved: of `ListResult`, by manifest.
-    """
+    """Check that the chunks of new live manifests exist, in a run without a listing; `unproved` is of `ListResult`, by
+    manifest."""
     new: dict[str, list[str]] = json.loads(run.folder.read_bytes(record.input(MarkOutput).new_manifests))
     index = run.read_index() if new else ManifestIndex()
     by_part: dict[str, list[str]] = {}
@@ -186,8 +181,7 @@ def ask_for_new(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentConfig:
     """Payload of all tasks: sets of live chunks outside the inventory, the set of live manifests, and requests in
-    flight.
-    """
+    flight."""
 
     absent: list[PartInfo]
     live: PartInfo
@@ -219,14 +213,8 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, index_part: PartInfo) -
 def ask_beyond_inventory(
     run: Run, runner: TaskRunner, record: StepRecord, mark: MarkOutput, absent: Sequence[PartInfo]
 ) -> int:
-    """Ask the store for live chunks missing from the inventory; returns the number without an object.
-
-    Args:
-        absent: sets of these chunks.
-
-    Raises:
-        FormatError: a live manifest is missing or damaged, or a part of the index was damaged after the mark.
-    """
+    """Ask the store for the live chunks in `absent`, which the inventory lacks; returns the number without an object.
+    Raises FormatError: a live manifest is missing or damaged, or a part of the index was damaged after the mark."""
     if not absent:
         return 0
     index = run.read_index()

@@ -89,12 +89,7 @@ def look_again(
     candidates: Collection[str],
     old_refs: Collection[tuple[str, str]] = (),
 ) -> Changes:
-    """Compare the repository with a mark.
-
-    Raises:
-        FormatError: the repository cannot be read.
-        RefusedError: main is missing.
-    """
+    """Compare the repository with a mark; FormatError if it cannot be read, RefusedError if main is missing."""
     if spec_version == 2:
         listed = {entry.id for entry in read_repo_info(reader).snapshots}
         back = sorted(listed & set(candidates))
@@ -177,8 +172,7 @@ def newly_live(
     reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
 ) -> dict[str, Hashes]:
     """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
-    chunks.
-    """
+    chunks."""
     refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
     there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
     more = refs_by_manifest(snapshot_rows(reader, there))
@@ -357,11 +351,8 @@ def _read_outcomes(run: Run, part: PartInfo) -> pa.Table:
 
 
 def settle(run: Run, record: StepRecord) -> DredgeError | None:
-    """Write the settled ledger (one row an object) and its figures.
-
-    Returns:
-        The error for failed deletions; None without failures.
-    """
+    """Write the settled ledger (one row an object) and its figures; returns the error for failed deletions, None
+    without."""
     totals: Counter[str] = Counter()
     failures: list[dict[str, str | None]] = []
     codes: set[str] = set()

@@ -84,12 +84,8 @@ def _named(reader: ObjectReader) -> list[str]:
 
 
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
-    """Do `work`; if a live file is missing, first look for it in the records of deletions.
-
-    Raises:
-        AlarmError: a run had deleted a missing file.
-        FormatError: as `work` raises it.
-    """
+    """Do `work`; where it raises FormatError for a missing live file, first look for the file in the records of
+    deletions. Raises AlarmError: a run had deleted it."""
     try:
         work()
     except FormatError:
@@ -98,11 +94,7 @@ def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
 
 
 def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
-    """Restore live objects deleted by earlier runs, and raise the alarm.
-
-    Raises:
-        AlarmError: a run had deleted one of them.
-    """
+    """Restore live objects deleted by earlier runs, and raise the alarm (AlarmError) if there are any."""
     done = list[pa.Table]()
     left, tried, at = set(absent), set(absent), run.store_now()
     while left and (found := list(_deleted(run, left))):
@@ -146,10 +138,7 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
 
 def refuse_deleted_ids(run: Run, live: Sequence[PartInfo], records: Deletions | None = None) -> None:
     """Compare the chunks of live manifests with the deletions of earlier runs, for runs without a listing of chunks.
-
-    Raises:
-        AlarmError: a run had deleted a missing chunk; it was restored where possible.
-    """
+    Raises AlarmError: a run had deleted a missing chunk; it was restored where possible."""
     named = unite_all(read_hashes(run.folder, part) for part in live)
     if not len(named):
         return
@@ -244,12 +233,8 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
 
 
 def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
-    """Open a run with deletions.
-
-    Raises:
-        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
-        FormatError: its files are damaged.
-    """
+    """Open a run with deletions; ConfigError if there is none, if it deleted nothing, or if it is of another
+    repository, FormatError for damaged files."""
     plan = read_plan(run_uri, options)
     if plan.uri.rstrip("/") != uri.rstrip("/"):
         raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")

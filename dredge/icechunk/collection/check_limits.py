@@ -108,11 +108,8 @@ def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> 
 
 
 def check_limits(run: Run) -> StepSummary:
-    """Check all guards.
-
-    Raises:
-        RefusedError: a guard refused the candidates; or they exceed a limit in a run that deletes without approval.
-    """
+    """Check all guards. Raises RefusedError: a guard refused the candidates; or they exceed a limit in a run that
+    deletes without approval."""
     return run.step(CheckLimitsOutput, lambda record: _check_limits(run, record))
 
 
@@ -191,12 +188,8 @@ def _must(
 
 
 def leave_record(run: Run, record: StepRecord) -> None:
-    """Replace the record of the last mark with this run's record.
-
-    Raises:
-        ConflictError: another run has replaced it since this run's mark.
-        LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over.
-    """
+    """Replace the record of the last mark with this run's record. Raises ConflictError: another run has replaced it
+    since this run's mark; LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over."""
     mark = record.input(MarkOutput)
     if mark.known is None:
         return

@@ -72,11 +72,7 @@ class Tuning:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig(Settings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
-    a row in the docs.
-
-    Attributes:
-        after: a planned expiration; a dry run then reports the deletions of a collection after it.
-    """
+    a row in the docs."""
 
     uri: str = setting(
         "Repository", "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder.", name="storage"

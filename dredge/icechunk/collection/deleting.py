@@ -48,8 +48,7 @@ class DeleteConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTask:
     """Kinds in the order of deletion, and parts of candidates of each; `needed` has the names of the copies of the repo
-    info that the operations log needs now.
-    """
+    info that the operations log needs now."""
 
     kinds: list[str]  # a payload keeps no order of keys
     parts: dict[str, list[PartInfo]]
@@ -68,13 +67,9 @@ class DeleteResult:
 
 @partition_function
 def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> DeleteResult:
-    """Delete the candidates of some parts, except live ones and those done in an earlier try.
-
-    Raises:
-        FormatError: a candidate is outside the folder of its kind.
-        LeaseHeldError: another run has taken over.
-        OvertakenError: a later try of the sweep has begun.
-    """
+    """Delete the candidates of some parts, except live ones and those done in an earlier try. Raises FormatError: a
+    candidate is outside the folder of its kind; LeaseHeldError, OvertakenError: another run, or a later try of the
+    sweep, has taken over."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, protect=protect)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys

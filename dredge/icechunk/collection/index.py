@@ -88,13 +88,7 @@ class SnapshotRow:
 
 @dataclass(slots=True)
 class ManifestIndex:
-    """The parts of the index, and the part of each manifest.
-
-    Attributes:
-        manifests_of: ids of the manifests in each part, by the part's name.
-        superseded: heads that a compaction replaced: of each the newer heads, and the names of its parts (none for an
-            unreadable head).
-    """
+    """The parts of the index, and the part of each manifest."""
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
     manifest_parts: dict[str, PartInfo] = field(default_factory=dict)
@@ -146,8 +140,7 @@ class ManifestIndex:
         replaces: Sequence[str] = (),
     ) -> None:
         """Write a head for new parts, of manifests with their ids; equal parts get an equal head. `label` is the prefix
-        of its name, `replaces` are the heads that it replaces.
-        """
+        of its name, `replaces` are the heads that it replaces."""
         if not snapshots and not manifests and not replaces:
             return
         value: dict[str, Any] = {
@@ -357,11 +350,8 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
 
 
 def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now: datetime) -> Freed:
-    """Count unreachable objects after an applied plan; costs as much as a dry run.
-
-    Args:
-        min_age: younger objects are kept for now.
-    """
+    """Count unreachable objects after an applied plan; those younger than `min_age` are kept for now. Costs as much as
+    a dry run."""
     live, cutoff = live_ids(reader, plan.after), now - min_age
     counts, youngest = Counter[str](), cutoff
     for kind, prefix in OBJECT_FOLDERS.items():

@@ -48,17 +48,15 @@ class MarkOutput(StepOutput):
     pruned = NamedPart(PRUNED)
     """Set of the transaction logs in the repo info of spec 2 only."""
     virtual = NamedPart(VIRTUAL)
-    """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind
-    may have them.
-    """
+    """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind may
+    have them."""
     kept_manifests = NamedPart(KEPT_MANIFESTS)
     """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
     snapshot_rows = NamedPart(SNAPSHOT_ROWS)
     """Rows of the live snapshots, for the next run (`run.SNAPSHOTS`)."""
     new_manifests = NamedPart(NEW_MANIFESTS)
     """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
-    this run read ("" for an earlier read), and the name of the part of the index with the counted chunks.
-    """
+    this run read ("" for an earlier read), and the name of the part of the index with the counted chunks."""
     snapshot_names = NamedPart(SNAPSHOT_NAMES)
     """Names of the live snapshots; see `read_live_snapshots`."""
     chunk_bits: Detail[int] = Detail("chunk_bits")
@@ -163,8 +161,7 @@ class ListCandidatesOutput(StepOutput):
     @property
     def pending_list(self) -> tuple[PendingList | None, str | None]:
         """The new pending list without its time, and the tag of the old pointer; None in a report on a planned
-        expiration.
-        """
+        expiration."""
         found, etag = self.summary.details.get("pending_list", (None, None))
         return None if found is None else from_json(PendingList, found), etag
 

@@ -80,8 +80,7 @@ def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFil
 
 def is_own_file(key: str) -> bool:
     """Whether a key below `_dredge/` is a removable own file: not an object of the repository, not the lease, and not a
-    pointer to the state or the pending list.
-    """
+    pointer to the state or the pending list."""
     if not is_plain(key):
         return False
     of_id = _OF_ID.fullmatch(key)
@@ -96,12 +95,8 @@ def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
 
 
 def find_superseded(run: Run) -> Superseded:
-    """Find unneeded files; none if `keep_runs_days` is empty. Read-only.
-
-    Raises:
-        RefusedError: the store's clock and this machine's differ too much.
-        DredgeError: the state, the index or a listing cannot be read.
-    """
+    """Find unneeded files; none if `keep_runs_days` is empty. Read-only. Raises RefusedError: the store's clock and
+    this machine's differ too much; DredgeError: the state, the index or a listing cannot be read."""
     if run.plan.config.keep_runs_days is None:
         return Superseded()
     now = run.store_now()
@@ -168,10 +163,7 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
 
 def compact_index(run: Run, version: Version) -> int:
     """Unite small parts of the index and forget unneeded parts, if worthwhile; returns the number of replaced parts.
-
-    Raises:
-        DredgeError: the state or the index could not be read or written; the index is unchanged.
-    """
+    Raises DredgeError: the state or the index could not be read or written; the index is unchanged."""
     index = run.read_index()
     base = open_base(version, run.state, run.options)
     rows = base.rows

@@ -53,8 +53,7 @@ def ids_outside_manifests(run: Run) -> set[str]:
 
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[tuple[LocatedSet, ...], set[str]]:
     """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
-    need; and the ids of `ids_outside_manifests`.
-    """
+    need; and the ids of `ids_outside_manifests`."""
     with at_once() as ask:
         asked = ask(run.pinned)
         outside = ids_outside_manifests(run)
@@ -139,13 +138,8 @@ _AT_ONCE = 16
 
 
 def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | None = None) -> set[str]:
-    """Return the ids that locations of virtual chunks of other repositories spell.
-
-    Reads every live snapshot and every manifest of each.
-
-    Raises:
-        DredgeError: one of them cannot be read; what it names is unknown.
-    """
+    """Read every live snapshot and every manifest of other repositories, and return the ids that locations of virtual
+    chunks spell. Raises DredgeError: one of the repositories cannot be read, so its ids are unknown."""
     found: set[str] = set()
     for uri in repositories:
         reader = open_reader(uri, options)

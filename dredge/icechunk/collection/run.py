@@ -58,8 +58,7 @@ SNAPSHOTS = pa.schema(
     ]
 )
 """Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
-spec 2, with parents in the repo info).
-"""
+spec 2, with parents in the repo info)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +94,8 @@ class StateStore(VersionStore[RunState]):
         return from_versioned(RunState, value, STATE_FORMAT)
 
     def current(self, uri: str, spec_version: int) -> Current[RunState]:
-        """Read the newest state, and check whether a run may build on it.
-
-        A copied, moved or upgraded repository has no usable state: an upgrade changes its live objects.
-        """
+        """Read the newest state, and check whether a run may build on it. A copied, moved or upgraded repository has no
+        usable state: an upgrade changes its live objects."""
         place = uri.rstrip("/")
         return self.find({"uri": lambda found: found.rstrip("/") == place, "spec_version": spec_version})
 
@@ -165,8 +162,7 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
 
 def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> store.Stored:
     """Read the pending list of a repository, and check whether a run may use it; `life` is id and time of the root
-    snapshot, "" for not checked. Raises RefusedError if a newer version of Dredge wrote it.
-    """
+    snapshot, "" for not checked. Raises RefusedError if a newer version of Dredge wrote it."""
     said = max((consent.at for consent in read_consents(state, FORGET_LOST)), default=None)
     why = "a person has accepted a refused state since"
     return store.read_list(

@@ -43,12 +43,8 @@ log = logging.getLogger("dredge")
 
 
 def save_report(run: Run) -> StepSummary:
-    """Advance the state if the run is complete, and write the report.
-
-    Raises:
-        OvertakenError: a later try has begun, and writes the report.
-        DredgeError: the state could not be advanced; the report is written.
-    """
+    """Advance the state if the run is complete, and write the report. Raises OvertakenError: a later try has begun, and
+    writes the report; DredgeError: the state could not be advanced; the report is written."""
     # Claimed before the first read: a sleeping try must not keep a later one from its report.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
@@ -108,11 +104,7 @@ def _could_not_read(run: Run) -> str | None:
 
 
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
-    """Write the report of a run at any stage.
-
-    Raises:
-        OvertakenError: a later try has begun, and writes the report.
-    """
+    """Write the report of a run at any stage; OvertakenError if a later try has begun, which writes the report."""
     started = run.clock()
     attempt = attempt or StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):

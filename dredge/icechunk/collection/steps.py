@@ -236,8 +236,7 @@ def _swept_since(records: Deletions, base: RunState) -> str | None:
 
 def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
     """Let a planned collection continue under a new lease of the same holder; False for a run of another holder or
-    another repository, or after a later lease. Raises ConfigError if there is no run.
-    """
+    another repository, or after a later lease. Raises ConfigError if there is no run."""
     plan = read_plan(run_uri, options)
     if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
         return False

@@ -44,13 +44,9 @@ from dredge.xid import new_xid
 def mark_for_purge(
     uri: str, lease: LeaseGrant, runner: TaskRunner, options: StorageOptions | None, clock: Clock
 ) -> Run:
-    """Make a complete mark with all listings, and check that no live object is missing.
-
-    Raises:
-        AlarmError: an alarm is open.
-        RefusedError: a witness refuses the mark, or a live object is missing.
-        FormatError: a live file is missing or damaged.
-    """
+    """Make a complete mark with all listings, and check that no live object is missing. Raises AlarmError: an alarm is
+    open; RefusedError: a witness refuses the mark, or a live object is missing; FormatError: a live file is missing or
+    damaged."""
     config = _config_of_mark(uri, options)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     refuse_alarmed(run)

@@ -337,11 +337,8 @@ def _newest_first(plan: ExpirationPlan) -> list[Edit]:
 
 def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
     """Give a snapshot its new parent; returns whether the file was replaced (it may have had that parent already).
-
-    Raises:
-        ConflictError: the file has another parent than in the plan, or changed during the edit.
-        FormatError: the file is damaged.
-    """
+    Raises ConflictError: the file has another parent than in the plan, or changed during the edit; FormatError: it is
+    damaged."""
     key = SNAPSHOTS + edit.snapshot
     try:
         # The tag first: if the file changes before the read, the write below fails.

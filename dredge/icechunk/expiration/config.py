@@ -20,10 +20,8 @@ RULES = ("document", "spec_v1", "spec_v2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireConfig(Settings):
-    """Settings of an expiration.
-
-    Each field is a Param of the DAG, a key of an operator's `config`, and a row of the docs.
-    """
+    """Settings of an expiration. Each field is a Param of the DAG, a key of an operator's `config`, and a row of the
+    docs."""
 
     older_than: str = setting(
         "Older than",
@@ -102,11 +100,8 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_older_than(text: str, now: datetime) -> datetime:
-    """Parse a duration back from now, a date, or a time.
-
-    Raises:
-        ConfigError: an invalid text, a time without a zone, or a time in the future.
-    """
+    """Parse a duration back from now, a date, or a time; ConfigError for other texts, a time without a zone or in the
+    future."""
     words = text.strip()
     if _DURATION.fullmatch(words):
         try:

@@ -98,10 +98,8 @@ class ExpirationPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the decisions and of their history, for the approval.
-
-        The threshold is not part of it: "older than 30 days" a minute later is the same plan, with the same decisions.
-        """
+        """Hash of the decisions and of their history, for the approval, without the threshold: "older than 30 days" a
+        minute later is the same plan, with the same decisions."""
         decided = [
             self.rule,
             f"{self.delete_expired_branches} {self.delete_expired_tags}",
@@ -259,9 +257,8 @@ class _Depths:
 
 
 def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now: datetime) -> ExpirationPlan:
-    """Plan an expiration of a history; changes nothing, and raises as `plan_expiration`. `now`: ages of refs count back
-    from here.
-    """
+    """Plan an expiration of a history, with ages of refs counted back from `now`; changes nothing, and raises as
+    `plan_expiration`."""
     return plan_expiration(
         history,
         expiration.instant,

@@ -147,8 +147,7 @@ class _Walker:
 
     def ends_living(self, tip: str) -> bool:
         """Whether the snapshot above the root has the time of an earlier expiration, and is living. Then it is the
-        oldest living snapshot of its path and already on the root, and the rule leaves the path.
-        """
+        oldest living snapshot of its path and already on the root, and the rule leaves the path."""
         node: str | None = tip if self._living_bottoms else None
         while node is not None and node not in self._living_bottoms:
             node = self.snapshots[node].parent_id
@@ -170,8 +169,7 @@ class _Walker:
 
     def next_cut(self, tip: str) -> str | None:
         """The oldest living snapshot on a living tip's path, if it is not directly above the root; None if found
-        before.
-        """
+        before."""
         node = tip
         while True:
             if node in self._living:

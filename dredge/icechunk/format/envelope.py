@@ -96,10 +96,8 @@ def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = R
 
 
 def close_file(header: bytes, body: bytes) -> bytes:
-    """Put a body behind the header of its original file.
-
-    The frame declares its decoded size, as in files of Icechunk 2.3; all releases read it.
-    """
+    """Put a body behind the header of its original file. The frame declares its decoded size, as in files of Icechunk
+    2.3; all releases read it."""
     import cramjam
 
     return header + bytes(cramjam.zstd.compress(body, COMPRESSION_LEVEL))

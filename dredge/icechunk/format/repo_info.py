@@ -214,11 +214,8 @@ def _damaged(key: str, what: str) -> FormatError:
 
 
 def live_refs(keys: Collection[str]) -> dict[tuple[str, str], str]:
-    """Choose the live refs among the keys below `refs/`.
-
-    Returns:
-        Key of the file by ("branch" or "tag", name), without deleted tags.
-    """
+    """Choose the live refs among the keys below `refs/`: key of the file by ("branch" or "tag", name), without deleted
+    tags."""
     present = set(keys)
     found: dict[tuple[str, str], str] = {}
     for key in keys:

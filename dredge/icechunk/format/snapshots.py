@@ -106,12 +106,8 @@ def parse_parentage(
 
 def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
     """Give a snapshot file another parent: the in-place edit of an expiration on spec 1. Only 12 bytes of the decoded
-    body change.
-
-    Raises:
-        FormatError: a damaged snapshot, or a snapshot of spec 2 (its parent is in the repo info).
-        ValueError: the snapshot has no parent: a root is never edited.
-    """
+    body change. Raises FormatError: a damaged snapshot, or one of spec 2 (its parent is in the repo info); ValueError:
+    the snapshot has no parent: a root is never edited."""
     opened = open_file(data, name, FileType.SNAPSHOT)
     if opened.spec_version != 1:
         raise FormatError(

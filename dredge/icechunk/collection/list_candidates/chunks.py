@@ -140,8 +140,7 @@ def hashes_of_keys(keys: pa.ChunkedArray) -> Hashes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectConfig:
     """Payload of all tasks: `counted` has the number of live manifests by chunk; None uses the sets of a task, and asks
-    the store for the chunks, because the rows are of an inventory. `keep_all` spares all chunks.
-    """
+    the store for the chunks, because the rows are of an inventory. `keep_all` spares all chunks."""
 
     counted: CountedSet | None
     cutoff: datetime
@@ -229,9 +228,8 @@ def select(
     counted: CountedSet | None,
     live: Sequence[list[PartInfo]] = (),
 ) -> tuple[Counter[str], list[PartInfo]]:
-    """Find the chunks without a live manifest: figures, and the sets of `SelectResult.absent`. `counted` and `live`,
-    by shard, are of the mark; see `SelectConfig`.
-    """
+    """Find the chunks without a live manifest: figures, and the sets of `SelectResult.absent`. `counted` and `live`, by
+    shard, are of the mark; see `SelectConfig`."""
     tuning = run.plan.config.tuning
     shards = range(len(live)) if counted is None else sorted({shard for parts in found for shard in parts})
     tasks = [
@@ -326,11 +324,8 @@ def found_parts(record: StepRecord, kind: str) -> list[PartInfo]:
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
-    """Find the chunks beyond the reach of optimized runs.
-
-    Returns:
-        Figures and a few keys; None for an optimized run, or without a state.
-    """
+    """Find the chunks beyond the reach of optimized runs: figures and a few keys; None for an optimized run, or without
+    a state."""
     plan = run.plan
     if plan.mode != CLEAN:
         return None

@@ -100,12 +100,8 @@ def find_in_inventory(
     dead: Sequence[NameResult],
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find deletable chunks, and absent live chunks.
-
-    Raises:
-        RefusedError: the inventory has changed, or has no chunks although some are live.
-        FormatError: a file of it, or a live manifest, is missing or damaged.
-    """
+    """Find deletable chunks, and absent live chunks. Raises RefusedError: the inventory has changed, or has no chunks
+    although some are live; FormatError: a file of it, or a live manifest, is missing or damaged."""
     mark, contents = record.input(MarkOutput), _same_inventory(run)
     shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
     tasks = [

@@ -54,8 +54,7 @@ SCHEMA = pa.schema(
     ]
 )
 """Columns of candidates: `address` is the key relative to the repository, `hash` is its hash, as in pins. An unlisted
-chunk has no tag.
-"""
+chunk has no tag."""
 
 _BITS_PER_CHAR = 5
 _ID_BITS = 64
@@ -108,8 +107,7 @@ def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
     """A range of names in the folder of a kind: `low` inclusive, `high` exclusive, "" is open. The number is in the
-    names of the parts.
-    """
+    names of the parts."""
 
     kind: str
     number: int

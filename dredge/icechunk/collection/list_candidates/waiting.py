@@ -114,11 +114,8 @@ def _below(rows: pa.Table, prefix: str) -> Mask:
 def advance_shard(
     folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
 ) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
-    """Compare a shard with the list.
-
-    Returns:
-        Found rows as candidates and as rows of a mark, the list before, and the updated rows.
-    """
+    """Compare a shard with the list; returns found rows as candidates and as rows of a mark, the list before, and the
+    updated rows."""
     kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
     parts = [part for kind in kinds for part in config.found[kind]]
     pieces = (_of_shard(folder.read_part(part), shard, config.bits) for part in parts)

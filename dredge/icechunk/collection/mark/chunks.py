@@ -112,8 +112,7 @@ class Chunks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
     """Payload of all tasks: shard bits, the prefix of file names, and whether counts and sets of native chunks are
-    written.
-    """
+    written."""
 
     bits: int
     label: str
@@ -184,8 +183,7 @@ def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base | None, refs: Mapping[str, int]
 ) -> Chunks:
     """Read manifests missing from the index; write and count the live chunks, in an optimized run the changes since an
-    earlier run. The dry run of a clean run counts nothing.
-    """
+    earlier run. The dry run of a clean run counts nothing."""
     before = {manifest for row in base.rows.values() for manifest in row.manifests} if base else set[str]()
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}

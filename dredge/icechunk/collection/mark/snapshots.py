@@ -73,12 +73,8 @@ def read_snapshots(run: WorkerRun, threads: int, task: SnapshotsTask) -> PartInf
 def index_snapshots(
     run: Run, runner: TaskRunner, known: Mapping[str, SnapshotRow], live: set[str]
 ) -> tuple[list[SnapshotRow], list[PartInfo]]:
-    """Read live snapshots missing from the index; return all rows, and the new parts, which get a head after their
-    manifests were read: a damaged read with wrong manifests must not keep later runs from a better read.
-
-    Args:
-        known: from `read_index`.
-    """
+    """Read live snapshots that `known` (from `read_index`) lacks; return all rows, and the new parts, which get a head
+    after their manifests were read: a damaged read with wrong manifests must not keep later runs from a better read."""
     rows = dict(known)
     lacking = sorted(live - rows.keys())
     tuning, label = run.plan.config.tuning, run.folder.label

@@ -63,12 +63,8 @@ from dredge.storage.parallel import at_once
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:
-    """Find all live objects.
-
-    Raises:
-        FormatError, AlarmError: a live file is missing or damaged; an earlier run had deleted it.
-        RefusedError: the repository has no main, or is not online.
-    """
+    """Find all live objects. Raises FormatError, AlarmError: a live file is missing or damaged, or an earlier run had
+    deleted it; RefusedError: the repository has no main, or is not online."""
     with cache_parts(cache_uri(run.state)), cache_parts(run.reader.uri):
         return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
 
@@ -255,8 +251,7 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
 @dataclass(frozen=True, slots=True)
 class Roots:
     """The snapshots at which the mark starts: live tips, among them the unreachable ones younger than the cutoff
-    (released or of a commit in progress) or without a referrer and a release; and the time of the youngest file.
-    """
+    (released or of a commit in progress) or without a referrer and a release; and the time of the youngest file."""
 
     tips: frozenset[str]
     young: frozenset[str]

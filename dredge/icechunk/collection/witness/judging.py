@@ -55,8 +55,7 @@ class Refusal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The witnesses' result: the record for the next mark, kept lost tips, kept unreferenced snapshot files, released
-    unreachable snapshots, refs of spec 1 in a repository of spec 2, and questions for a person.
-    """
+    unreachable snapshots, refs of spec 1 in a repository of spec 2, and questions for a person."""
 
     known: Known
     lost: Mapping[str, LostTip]
@@ -266,10 +265,8 @@ def find_unnamed(
     now: datetime,
     keep: timedelta,
 ) -> dict[str, datetime]:
-    """The unreferenced, unreleased snapshot files, with the time when a mark first found each.
-
-    New ones were written in the time `keep`, or since the last complete mark if that is longer.
-    """
+    """The unreferenced, unreleased snapshot files, with the time when a mark first found each. New ones were written in
+    the time `keep`, or since the last complete mark if that is longer."""
     found = {
         node: now
         for node, time in files.items()
@@ -289,11 +286,9 @@ def lost_main(known: Known, named: Collection[str], released: Collection[str]) -
 
 
 def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:
-    """Whether an expiration by the library may have released main's former tip (spec 1).
-
-    Main's history then begins with a snapshot newer than the lost one and written on top of another snapshot than the
-    root in its file: its transaction log has fewer new nodes than the snapshot has nodes.
-    """
+    """Whether an expiration by the library may have released main's former tip (spec 1). Main's history then begins
+    with a snapshot newer than the lost one and written on top of another snapshot than the root in its file: its
+    transaction log has fewer new nodes than the snapshot has nodes."""
     path = history.ancestry(history.branches[MAIN])
     if len(path) < 2:
         return False
@@ -321,13 +316,7 @@ def first_of_main(history: History) -> tuple[str, int]:
 
 
 def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
-    """Find lost tips and the refusals of the next run. Read-only.
-
-    Raises:
-        NotFoundError: no repository.
-        FormatError: an important file is damaged.
-        RefusedError: main or the repo info is missing, or a copy of a later repo info exists.
-    """
+    """Find lost tips and the refusals of the next run. Read-only; raises as `repository.read_history`."""
     reader, state = open_reader(uri, options), open_state(uri, options)
     history = read_history(reader)
     return judge(
@@ -345,12 +334,8 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
 def forget_lost(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[str]:
-    """Record a person's consent to the refused state; returns the accepted refusals.
-
-    Raises:
-        ConfigError: there is no reason.
-        DredgeError: see `ask_witnesses`.
-    """
+    """Record a person's consent to the refused state; returns the accepted refusals. Raises ConfigError without a
+    reason, and as `ask_witnesses`."""
     reason = check_reason(why)
     found, state = ask_witnesses(uri, options), open_state(uri, options)
     for refusal in found.refusals:

@@ -112,8 +112,7 @@ class Known:
 
 def read_known(state: ObjectReader) -> tuple[Known, str | None]:
     """Read the record of the newest complete mark, and the file's tag (None without a file). A damaged file counts as
-    an empty record: released snapshots wait again, and the next mark replaces the file.
-    """
+    an empty record: released snapshots wait again, and the next mark replaces the file."""
     try:
         with state.open_read(KNOWN) as stream:  # one answer: tag and time belong to these bytes
             etag, at, data = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
@@ -141,8 +140,7 @@ def _unless_copied_back(known: Known, at: datetime) -> Known:
 
 def replace_known(state: ObjectWriter, known: Known, etag: str | None, now: datetime) -> bool:
     """Write the record with the store's time, if the file still has the tag; returns whether it had. The caller holds
-    the lease.
-    """
+    the lease."""
     return replace_tagged(state, KNOWN, replace(known, written_at=now).dumps(), etag)
 
 
@@ -162,12 +160,8 @@ def parse_known(data: bytes) -> Known:
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
-    """Record the snapshots that an expiration by Dredge has released. The caller holds the lease.
-
-    Raises:
-        FormatError: the file is of a newer version of Dredge.
-        ConflictError: others change it all the time.
-    """
+    """Record the snapshots that an expiration by Dredge has released. The caller holds the lease. Raises FormatError:
+    the file is of a newer version of Dredge; ConflictError: others change it all the time."""
     added = frozenset(released)
     if not added:
         return
@@ -181,11 +175,9 @@ def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
 
 
 def next_parents(known: Parents, history: History, files: Collection[str]) -> Parents:
-    """Merge the parents of earlier marks with this history.
-
-    A reachable snapshot's parent counts only if this history has it: earlier children do not show any more that it was
-    released. A snapshot without a file is left out, and its parents take its place.
-    """
+    """Merge the parents of earlier marks with this history. A reachable snapshot's parent counts only if this history
+    has it: earlier children do not show any more that it was released. A snapshot without a file is left out, and its
+    parents take its place."""
     now = history.snapshots
     links = {node: set(parents) - now.keys() for node, parents in known.items()}
     for node, entry in now.items():
@@ -278,8 +270,7 @@ class OperationsLog:
 @dataclass(frozen=True, slots=True)
 class Since:
     """The log after an operation: whether it is there (None for a log cut before it), and later operations, the newest
-    first, then the operation itself or the entry in its place.
-    """
+    first, then the operation itself or the entry in its place."""
 
     is_there: bool | None
     updates: tuple[Update, ...]
