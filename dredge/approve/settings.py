@@ -141,3 +141,36 @@ def approvers_setting() -> Any:
 def ids_of(text: str | None) -> tuple[str, ...]:
     """Read the ids of approvers, separated by commas; () and None are everybody."""
     return tuple(name for item in (text or "").split(",") if (name := item.strip()))
+
+
+class CollectionSettings:
+    """Base of the settings of both collectors: values in force, where one setting replaces another."""
+
+    __slots__ = ()
+    min_age_hours: float
+    unsafe_min_age_seconds: float | None
+    unsafe_grace_seconds: float | None
+    approvers: str | None
+
+    @property
+    def replaced(self) -> list[str]:
+        """Names of the settings that an unsafe one replaces; their bounds do not count."""
+        by = {"min_age_hours": self.unsafe_min_age_seconds, "grace_hours": self.unsafe_grace_seconds}
+        return [name for name, value in by.items() if value is not None]
+
+    @property
+    def min_age_seconds(self) -> float:
+        """The minimum age in force."""
+        return (
+            self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Whether garbage waits for another run."""
+        return self.unsafe_grace_seconds != 0
+
+    @property
+    def approver_ids(self) -> tuple[str, ...]:
+        """Ids of the approvers; () is everybody."""
+        return ids_of(self.approvers)

@@ -10,6 +10,7 @@ from typing import Any
 
 from dredge.approve.settings import (
     MARK_AGE_HOURS,
+    CollectionSettings,
     approval_hours_setting,
     approval_setting,
     approvers_setting,
@@ -122,7 +123,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GCConfig:
+class GCConfig(CollectionSettings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
     option of `dredge gc run` and a row in the docs.
     """
@@ -262,11 +263,7 @@ class GCConfig:
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        replaced = {
-            "min_age_hours": self.unsafe_min_age_seconds,
-            "grace_hours": self.unsafe_grace_seconds,
-        }
-        check_settings(self, without=[name for name, value in replaced.items() if value is not None])
+        check_settings(self, without=self.replaced)
         self._check_window()
         _ = self.referring  # raises its mistakes
 
@@ -287,11 +284,6 @@ class GCConfig:
         return _instant("window_begin", self.window_begin), _instant("window_end", self.window_end)
 
     @property
-    def approver_ids(self) -> tuple[str, ...]:
-        """Ids of the approvers; () accepts all users."""
-        return ids_of(self.approvers)
-
-    @property
     def referring(self) -> frozenset[str]:
         """Names of other repositories that may refer to objects of this one; only `EVERY_OTHER` for all."""
         found = frozenset(ids_of(self.referring_repositories))
@@ -301,13 +293,6 @@ class GCConfig:
             )
         return found
 
-    @property
-    def min_age_seconds(self) -> float:
-        """The minimum age in force."""
-        return (
-            self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
-        )
-
     def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
         """Return the wait of garbage before another run deletes it; it is longer if the server keeps no id of the
         last mark."""
@@ -315,11 +300,6 @@ class GCConfig:
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
-
-    @property
-    def waits(self) -> bool:
-        """Whether garbage waits for another run."""
-        return self.unsafe_grace_seconds != 0
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from dredge.approve.settings import (
     MARK_AGE_HOURS,
+    CollectionSettings,
     approval_hours_setting,
     approval_setting,
     approvers_setting,
     bytes_limit,
     clean_every_setting,
-    ids_of,
     inventory_setting,
     keep_runs_setting,
     mode_setting,
@@ -70,7 +70,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectConfig(Settings):
+class CollectConfig(CollectionSettings, Settings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
     a row in the docs."""
 
@@ -154,13 +154,13 @@ class CollectConfig(Settings):
     run_root: str | None = setting(
         "Run root", "URI of the folder for run folders. Empty: inside the repository.", default=None
     )
+    # A planned expiration: a dry run then reports the deletions of a collection after it.
     after: Expiration | None = None
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        replaced = {"min_age_hours": self.unsafe_min_age_seconds, "grace_hours": self.unsafe_grace_seconds}
-        check_settings(self, without=[name for name, value in replaced.items() if value is not None])
+        check_settings(self, without=self.replaced)
         if self.after is not None and not self.dry_run:
             raise ConfigError(
                 "after is for dry runs: a run that deletes works on the repository as it is. Apply the expiration first"
@@ -177,29 +177,12 @@ class CollectConfig(Settings):
         """URIs of the referring repositories."""
         return tuple(uri.strip() for uri in (self.referring_repositories or "").split(",") if uri.strip())
 
-    @property
-    def min_age_seconds(self) -> float:
-        """The minimum age in force."""
-        return (
-            self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
-        )
-
     def grace(self, undo: str, spec_version: int) -> timedelta:
         """Wait between finding garbage and deleting it, by different runs."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
-
-    @property
-    def waits(self) -> bool:
-        """Whether garbage waits for another run."""
-        return self.unsafe_grace_seconds != 0
-
-    @property
-    def approver_ids(self) -> tuple[str, ...]:
-        """Ids of the approvers; () is everybody."""
-        return ids_of(self.approvers)
 
     @property
     def limits(self) -> Limits:
