@@ -132,7 +132,7 @@ def _decompress(data: bytes, name: str, limits: ReadLimits) -> tuple[int, npt.ND
         raise FormatError(
             f"{name}: decodes to up to {bound} bytes, more than the limit of {limits.body_bytes_max}"
         )
-    # Memory behind what is written is never touched, so a bound that is too large costs none.
+    # Memory behind the written bytes is never touched, so a bound that is too large costs none.
     out = np.empty(bound + 8, dtype=np.uint8)
     try:
         written = (

@@ -109,7 +109,7 @@ class Table:
         if not offset:
             return 0
         if offset < 4 or offset + size > self.table_bytes:
-            raise self.buffer.fail(f"slot {slot} lies outside its table", self.place)
+            raise self.buffer.fail(f"slot {slot} is outside its table", self.place)
         return self.place + offset
 
     def u8(self, slot: int, default: int = 0) -> int:

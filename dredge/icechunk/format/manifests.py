@@ -179,30 +179,25 @@ def parse_manifest(
 
 
 def named_chunks(
-    data: bytes,
-    name: str,
-    *,
-    refs: int | None = None,
-    limits: ReadLimits = READ_LIMITS,
-    loop: Callable[..., int] | None = None,
+    data: bytes, name: str, *, refs: int | None = None, loop: Callable[..., int] | None = None
 ) -> NamedChunks:
     """Read the chunks of a manifest."""
-    native, virtual = _named(data, name, refs, limits, loop)
+    native, virtual = _named(data, name, refs, loop)
     hashes, _ = hashes_of_names(pa.array(sorted(virtual), pa.string()))
     return NamedChunks(unite([native]), unite([hashes]))
 
 
 def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[str]:
     """Read the ids in all locations of a manifest, with the checks of `named_chunks`."""
-    return _named(data, name, refs, READ_LIMITS, None)[1]
+    return _named(data, name, refs, None)[1]
 
 
 def _named(
-    data: bytes, name: str, refs: int | None, limits: ReadLimits, loop: Callable[..., int] | None
+    data: bytes, name: str, refs: int | None, loop: Callable[..., int] | None
 ) -> tuple[Hashes, set[str]]:
-    opened, buffer, _ = _open(data, name, limits)
+    opened, buffer, _ = _open(data, name, READ_LIMITS)
     views = views_of(opened)
-    vectors = [vector for _, vector in _arrays(buffer, limits)]
+    vectors = [vector for _, vector in _arrays(buffer, READ_LIMITS)]
     total = sum(vector.count for vector in vectors)
     if refs is not None and total != refs:
         raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")

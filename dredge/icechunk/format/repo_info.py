@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, ReadLimits
+from dredge.icechunk.format.envelope import READ_LIMITS, FileType
 from dredge.icechunk.format.flatbuffer import Buffer, Table
 from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, encode_id, is_id
@@ -123,9 +123,9 @@ def written_at(name: str) -> datetime | None:
         return None
 
 
-def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: ReadLimits = READ_LIMITS) -> RepoInfo:
+def parse_repo_info(data: bytes, name: str = REPO_KEY) -> RepoInfo:
     """Read a repo info file, the current one or a copy in `overwritten/`."""
-    opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
+    opened, _ = open_accounted(data, name, FileType.REPO_INFO, READ_LIMITS)
     buffer = Buffer(opened.body, name)
     root = buffer.root()
     tables = list(root.tables(4))

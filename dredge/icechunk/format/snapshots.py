@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, ReadLimits, close_file, open_file
+from dredge.icechunk.format.envelope import READ_LIMITS, FileType, close_file, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table
 from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, decode_id, encode_id
@@ -72,11 +72,9 @@ class Snapshot:
     spec_version: int = 1
 
 
-def parse_snapshot(
-    data: bytes, name: str, *, nodes: bool = False, limits: ReadLimits = READ_LIMITS
-) -> Snapshot:
+def parse_snapshot(data: bytes, name: str, *, nodes: bool = False) -> Snapshot:
     """Read a snapshot file."""
-    opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, limits, uses=True)
+    opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, READ_LIMITS, uses=True)
     body = opened.body
     root = Buffer(body, name).root()
     snapshot = Snapshot(
@@ -93,11 +91,9 @@ def parse_snapshot(
     return replace(snapshot, nodes=tuple(_node(table) for table in root.tables(2))) if nodes else snapshot
 
 
-def parse_parentage(
-    data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS
-) -> tuple[str, str | None, int, str]:
+def parse_parentage(data: bytes, name: str) -> tuple[str, str | None, int, str]:
     """Read id, parent, time and message of a snapshot file."""
-    opened, _ = open_accounted(data, name, FileType.SNAPSHOT, limits)
+    opened, _ = open_accounted(data, name, FileType.SNAPSHOT, READ_LIMITS)
     root = Buffer(opened.body, name).root()
     snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))
     check_name(snapshot, name)
