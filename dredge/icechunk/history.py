@@ -126,9 +126,6 @@ class History:
         for ref in self.refs:
             if ref.tip not in self.snapshots:
                 raise FormatError(f"{ref.label} points to the missing snapshot {ref.tip}")
-        self._check_cycles()
-
-    def _check_cycles(self) -> None:
         done: set[str] = set()
         for start in self.snapshots:
             trail: list[str] = []

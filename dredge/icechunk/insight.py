@@ -56,9 +56,8 @@ class Cost:
     size_bytes: int
     unreachable_objects: int  # objects without a live reference; the next collections may delete them
     unreachable_bytes: int
-    refs: tuple[
-        Share, ...
-    ]  # by ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2)
+    # By ref, the most bytes first; "(no ref)" has listed snapshots without a ref (spec 2).
+    refs: tuple[Share, ...]
     snapshots: tuple[Share, ...]  # by snapshot, the most bytes first
 
 
@@ -192,16 +191,10 @@ class Answer:
     keys: tuple[str, ...]
     snapshots: tuple[str, ...] = ()
     refs: tuple[str, ...] = ()  # labels of the refs of the live snapshots with a reference to it
-    virtual_in: tuple[
-        str, ...
-    ] = ()  # manifests with the id in the location of a virtual chunk: the object is kept
-    in_config: bool = (
-        False  # whether a container of virtual chunks in the configuration has the id: the object is kept
-    )
+    virtual_in: tuple[str, ...] = ()  # manifests with the id in the location of a virtual chunk: it is kept
+    in_config: bool = False  # whether a container of virtual chunks in the configuration has it: it is kept
     pinned_until: datetime | None = None
-    waiting: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # its rows of the pending list: status, and beginning of the wait
+    waiting: tuple[Mapping[str, Any], ...] = ()  # its rows of the pending list: status, beginning of the wait
     # Runs with it among their candidates, the newest first, with the undo way of each.
     deleted_by: tuple[Mapping[str, Any], ...] = field(default=())
 

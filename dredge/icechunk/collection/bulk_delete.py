@@ -243,7 +243,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     with at_once() as ask:
         pinned = ask(pinned_with_needs, run, record.input(MarkOutput), STEP)
         files = ask(list_snapshots, run.reader)
-        # The first look at refs is a later one.
+        # The first check of refs is a later one.
         at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
         asked = running_seconds()
         changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
@@ -310,7 +310,7 @@ def _delete_by_kind(
         kind, needed = left[0], list[str]()
         if kind == OVERWRITTEN:  # read again: the log may need other copies than at the mark
             needed = sorted(needed_copies(run.reader, read_repo_info(run.reader)))
-        # A single task goes through the kinds. Several wait for each other after each kind.
+        # A single task deletes all kinds. Several wait for each other after each kind.
         together = [each for each in left if each != OVERWRITTEN] or left
         together = together if runner.default_parallelism == 1 else [kind]
         shares = round_robin(parts[kind], run.num_tasks(runner, len(parts[kind])))

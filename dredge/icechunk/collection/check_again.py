@@ -84,7 +84,7 @@ def _named(reader: ObjectReader) -> list[str]:
 
 
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
-    """Do `work`; where it raises FormatError for a missing live file, first look for the file in the records of
+    """Do `work`; if it raises FormatError for a missing live file, first look for the file in the records of
     deletions. Raises AlarmError: a run had deleted it."""
     try:
         work()

@@ -92,8 +92,9 @@ class ManifestIndex:
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
     manifest_parts: dict[str, PartInfo] = field(default_factory=dict)
-    manifests_of: dict[str, list[str]] = field(default_factory=dict)
+    manifests_of: dict[str, list[str]] = field(default_factory=dict)  # ids of manifests, by the part's name
     heads: list[str] = field(default_factory=list)
+    # Heads that a compaction replaced: of each the newer heads, and the names of its parts (none if it is unreadable).
     superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     unread_heads: set[str] = field(default_factory=set)
 

@@ -36,14 +36,16 @@ _AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
 _STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 
 type Totals = dict[str, dict[str, int]]
+type Row = tuple[str, str, int, int | None]
 
 UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
 _KEPT = {
+    "pinned": "restored and kept for now, or part of it is a virtual chunk",
+    "spared": "unreachable; this run keeps all of its kind",
     "young": "younger than the cutoff",
     "waiting": "unreachable; waits for another run",
-    "spared": "unreachable; this run keeps all of its kind",
-    "pinned": "restored and kept for now, or part of it is a virtual chunk",
 }
+"""Figures of unreachable objects that stay."""
 _SWEPT = {
     "deleted": "unreachable",
     "missing": "did not exist any more",
@@ -101,10 +103,9 @@ def build_report(run: Run) -> dict[str, Any]:
         },
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
-            to_json(row)
+            to_json(ReportRow(NAMES[kind], *row))
             for kind, figures in kinds.items()
             for row in _rows(
-                kind,
                 figures,
                 plan.config.dry_run,
                 young if kind == "snapshots" else 0,
@@ -238,23 +239,22 @@ def _last_clean(run: Run) -> str:
 
 
 def _rows(
-    kind: str,
     figures: Mapping[str, int],
     dry_run: bool,
     released: int = 0,
     waits: Mapping[str, Any] | None = None,
-) -> Iterator[ReportRow]:
+) -> Iterator[Row]:
     if not figures:
         return
-    yield from _kept(kind, figures, released, "" if waits is None else _when(waits))
+    yield from _kept(figures, released, "" if waits is None else _when(waits))
     candidates = figures.get("candidates_objects", 0)
     swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
     if candidates and not any(swept.values()):
         verdict = "would be deleted" if dry_run else "candidate"
-        yield _row(kind, verdict, "unreachable", candidates, figures["candidates_bytes"])
+        yield (verdict, "unreachable", candidates, figures["candidates_bytes"])
     for outcome, why in _SWEPT.items():
         if swept[outcome]:
-            yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
+            yield (outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
 
 
 def _when(waits: Mapping[str, Any]) -> str:
@@ -263,20 +263,20 @@ def _when(waits: Mapping[str, Any]) -> str:
     return f": a run may delete the first from {first:%Y-%m-%d %H:%M} UTC on{until}"
 
 
-def _kept(kind: str, figures: Mapping[str, int], released: int, when: str) -> Iterator[ReportRow]:
+def _kept(figures: Mapping[str, int], released: int, when: str) -> Iterator[Row]:
     shown = ("young", "spared", "pinned")
     live = figures.get("listed_objects", 0) - figures.get("found_objects", 0) - figures.get("foreign", 0)
     live -= released + sum(figures.get(f"{what}_objects", 0) for what in shown)
     if live:
-        yield _row(kind, "kept", "needed", live, None if released else _live_bytes(figures))
+        yield ("kept", "needed", live, None if released else _live_bytes(figures))
     if released:
-        yield _row(kind, "kept", "released, younger than the cutoff", released, None)
+        yield ("kept", "released, younger than the cutoff", released, None)
     for what, why in _KEPT.items():
         if objects := figures.get(f"{what}_objects", 0):
             verdict, more = ("waiting", when) if what == "waiting" else ("kept", "")
-            yield _row(kind, verdict, why + more, objects, figures[f"{what}_bytes"])
+            yield (verdict, why + more, objects, figures[f"{what}_bytes"])
     if foreign := figures.get("foreign", 0):
-        yield _row(kind, "kept", "not an Icechunk name", foreign, None)
+        yield ("kept", "not an Icechunk name", foreign, None)
 
 
 def _live_bytes(figures: Mapping[str, int]) -> int | None:
@@ -284,19 +284,6 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
         return None
     others = sum(figures.get(f"{what}_bytes", 0) for what in ("found", "young", "spared", "pinned"))
     return figures["listed_bytes"] - others
-
-
-def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
-    return ReportRow(NAMES[kind], verdict, why, objects, size_bytes)
-
-
-_STAYS = {
-    "pinned": "restored, and kept for now",
-    "spared": "this run keeps all of its kind",
-    "young": "younger than the cutoff",
-    "waiting": "waits for another run",
-}
-"""Figures of unreachable objects that a question shows as staying."""
 
 
 def make_question(run: Run, asked: Asked, report: str) -> Question:
@@ -329,7 +316,7 @@ def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]
 def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
     found = {
         why: (listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes"))
-        for figure, why in _STAYS.items()
+        for figure, why in _KEPT.items()
     }
     if any(objects for objects, _ in found.values()):
         yield "\n### Unreachable objects that stay\n"

@@ -57,7 +57,7 @@ SNAPSHOTS = pa.schema(
         pa.field("refs", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""Rows of live snapshots. `etag` is null if no proof exists that the parent came from the file with this tag (always on
+"""Rows of live snapshots. `etag` is null without a proof that the parent is from the file with this tag (always on
 spec 2, with parents in the repo info)."""
 
 

@@ -96,11 +96,8 @@ def _distrust(run: Run, is_complete: bool) -> None:
 def _could_not_read(run: Run) -> str | None:
     if run.plan.mode != OPTIMIZED:
         return None
-    for output in (MarkOutput, ListCandidatesOutput):
-        why = run.folder.read_damage(output.STEP)
-        if why is not None:
-            return why
-    return None
+    found = (run.folder.read_damage(output.STEP) for output in (MarkOutput, ListCandidatesOutput))
+    return next((why for why in found if why is not None), None)
 
 
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:

@@ -60,7 +60,7 @@ def mark_for_purge(
 
 
 def _config_of_mark(uri: str, options: StorageOptions | None) -> CollectConfig:
-    """A clean dry run that keeps at least what the last run with deletions kept."""
+    # It keeps at least what the last run with deletions kept.
     config, state = CollectConfig(uri=uri, mode=CLEAN), open_state(uri, options)
     last = StateStore(state, options).current(uri, spec_version(open_reader(uri, options))).state
     if last is None:

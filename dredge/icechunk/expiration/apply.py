@@ -135,7 +135,7 @@ def expire_by_library(
     Raises:
         RefusedError: the approved plan is outdated, or the repository is not online.
         PartialError: the library expired, and the credentials do not allow to read its record.
-        OutcomeDiffersError: the result differs from the plan, or goes beyond the approval; with the snapshots.
+        OutcomeDiffersError: the result differs from the plan, or exceeds the approval; with the snapshots.
     """
     history = read_history(reader)
     if history.spec_version != 2:
@@ -192,11 +192,6 @@ def expire_by_library(
 def _delete_refs(
     reader: ObjectReader, refs: Collection[Ref], delete_ref: Callable[[Ref], None]
 ) -> tuple[Ref, ...]:
-    """Delete refs by name and return the deleted ones; one that moved meanwhile stays.
-
-    Raises:
-        OutcomeDiffersError: a branch moved at the moment of its deletion.
-    """
     gone = []
     for ref in refs:
         if ref not in history_of(read_repo_info(reader)).refs:
@@ -215,17 +210,15 @@ def _delete_refs(
 
 
 def _deleted_tip(reader: ObjectReader, ref: Ref) -> str | None:
-    """The tip of a ref right before its deletion; None if other operations hide the deletion already."""
     info = parse_repo_info(reader.get(REPO_KEY))
     for place, update in enumerate(info.updates):
         if update.kind == f"{ref.kind} deleted" and update.ref == ref.name:
             before = _backup(reader, _name_before(info, place))
             return (before.tags if ref.kind == "tag" else before.branches).get(ref.name)
-    return None
+    return None  # other operations hide the deletion already
 
 
 def _name_before(info: RepoInfo, place: int) -> str | None:
-    """Name of the copy with the state before an entry of the log."""
     return info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
 
 

@@ -114,7 +114,7 @@ class ExpirationPlan:
         """The same plan with an estimate of a collection; the digest stays."""
         return replace(self, frees=frees)
 
-    def as_json(self, *, ancestry: bool = True) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The plan as JSON data."""
         found: dict[str, Any] = {
             "rule": self.rule,
@@ -137,9 +137,7 @@ class ExpirationPlan:
             old_at = self.frees.all_old_at
             freed |= {"bytes": freed.pop("size_bytes"), "all_old_at": old_at and old_at.isoformat()}
             found["collection_would_free"] = freed
-        if ancestry:
-            found["ancestry_after"] = self.ancestries()
-        return found
+        return found | {"ancestry_after": self.ancestries()}
 
     def dumps(self) -> str:
         """The plan as JSON text."""
@@ -293,10 +291,7 @@ def kept_refs(
 
 
 def _moved_since(reader: ObjectReader, since: int) -> set[str] | None:
-    """Spec 2: return the labels of refs that were created or moved since a time (microseconds); None if unknown.
-
-    The whole chain of the log counts: the repo info has only the newest operations.
-    """
+    # Spec 2; None if unknown. The whole chain of the log counts: the repo info has only the newest operations.
     found: set[str] = set()
     for update in OperationsLog(reader, read_repo_info(reader)):
         if update.updated_at < since:

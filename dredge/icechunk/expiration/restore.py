@@ -118,7 +118,7 @@ def _copy(reader: ObjectReader, name: str) -> tuple[bytes, RepoInfo]:
     try:
         data = reader.get(key)
     except NotFoundError:
-        raise RefusedError(f"{reader.uri}/{key}, the repo info before the expiration, is gone") from None
+        raise RefusedError(f"{reader.uri}/{key}, the repo info before the expiration, is missing") from None
     return data, parse_repo_info(data, key)
 
 
@@ -162,7 +162,7 @@ _AT_ONCE = 16
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text and page into a folder named by the time; returns its URI. Newer plans sort first."""
+    """Write a plan as data, text and page into a folder named by its time; returns its URI. Newer plans sort first."""
     state = open_state(uri, options)
     folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
     state.put(f"{folder}/plan.txt", draw_plan(plan).encode())

@@ -154,7 +154,6 @@ class _Walker:
         return node is not None
 
     def root_of(self, snapshot: str) -> str:
-        """The snapshot without a parent at the end of a path."""
         trail = []
         node = snapshot
         while node not in self._roots:

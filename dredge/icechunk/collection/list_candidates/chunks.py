@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -71,10 +71,12 @@ class NameTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameResult:
-    """Chunks by shard, and keys of damaged, missing or archived manifests."""
+    """Chunks by shard, and keys of damaged, missing or archived manifests; or, of an inventory, its figures: objects
+    below `chunks/`, their bytes, names that are not ids, rows of the files."""
 
     shards: dict[int, PartInfo]
-    unread: list[str]
+    unread: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @waiting_function

@@ -38,7 +38,6 @@ from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inve
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.live import LocatedSet
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -60,16 +59,8 @@ class InventoryTask:
     files: list[InventoryFile]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryResult:
-    """Chunks by shard, and figures: objects below `chunks/`, their bytes, names that are not ids, rows of the files."""
-
-    shards: dict[int, PartInfo]
-    counts: dict[str, int]
-
-
 @partition_function
-def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> InventoryResult:
+def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> NameResult:
     """Write the chunks in some files of an inventory, each once."""
     counts: Counter[str] = Counter()
     waiting: list[pa.Table] = []
@@ -82,7 +73,7 @@ def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask)
                 if sum(table.num_rows for table in waiting) > GATHERED_MAX:
                     waiting = [once(waiting)]
     shards = write_by_shard(run.folder, config.bits, task.name, once(waiting))
-    return InventoryResult(shards=shards, counts=dict(counts))
+    return NameResult(shards=shards, counts=dict(counts))
 
 
 def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:

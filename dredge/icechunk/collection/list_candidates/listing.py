@@ -248,7 +248,6 @@ class _Found:
     foreign: list[str] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch, is_id: Mask, is_live: Mask, is_old: Mask, keep_all: bool) -> None:
-        """Add a page of a listing; `keep_all` for a kind without candidates."""
         unnamed = is_id & ~is_live
         nothing = np.zeros_like(unnamed)
         spared, candidates = (unnamed & is_old, nothing) if keep_all else (nothing, unnamed & is_old)
@@ -265,7 +264,6 @@ class _Found:
             self.candidates.append(pa.Table.from_batches([batch]).filter(pa.array(candidates)))
 
     def take_candidates(self, pinned: Sequence[LocatedSet]) -> list[pa.Table]:
-        """The found objects without pinned ones, which are counted apart."""
         if not pinned or not self.candidates:
             return self.candidates
         going, held = without_pinned(pa.concat_tables(self.candidates), pinned)

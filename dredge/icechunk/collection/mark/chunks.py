@@ -103,9 +103,7 @@ class Chunks:
     sets: list[PartInfo]  # sets of virtual chunks of the new manifests, in a clean run also of native ones
     new: Mapping[str, str]  # live manifests without counts in the base, with their parts of the index
     dropped: frozenset[str]
-    not_taken_away: (
-        int  # dropped manifests that the index has lost: their chunks stay until the next clean run
-    )
+    not_taken_away: int  # dropped ones that the index has lost: their chunks stay until the next clean run
     read: Mapping[str, str]  # MD5 of the bytes of each manifest that this run read, by id
 
 

@@ -144,10 +144,13 @@ def judge(
 def _released(
     history: History, known: Known, named: Collection[str], more: Parents
 ) -> tuple[str | None, frozenset[str]]:
-    # An expiration keeps main's tip: it was released only if main itself continued from it, even if another ref had it
-    # as an ancestor. A lost tip stays lost, unless an expiration by Dredge has released it since.
+    # The tip is that of main at the last mark, if it is lost. An expiration keeps main's tip: it was released only if
+    # main itself continued from it, even if another ref had it as an ancestor. A lost tip stays lost, unless an
+    # expiration by Dredge has released it since.
     of_main = find_released(known, history.reachable_from([history.branches[MAIN]]), more)
-    tip = lost_main(known, named, of_main)
+    tip = known.tips.get(MAIN_LABEL)
+    if tip in named or tip in of_main:
+        tip = None
     lost = {*known.lost} | ({tip} if tip is not None else set())
     return tip, find_released(known, named, more) - (lost - known.released)
 
@@ -182,9 +185,7 @@ def _is_unexplained(
     tip: str,
 ) -> bool:
     if tip not in files and known.root != first_of_main(history):
-        return (
-            False  # another repository was created under the same name, and the old one's files are deleted
-        )
+        return False  # another repository was created under the name, and the old one's files are deleted
     if since is not None and since.is_there and since.moved_back(MAIN):
         return False
     return history.spec_version == 2 or not cut_after(reader, history, tip)
@@ -277,12 +278,6 @@ def find_unnamed(
         for node, missed in found.items()
         if node in files and node not in named and node not in released
     }
-
-
-def lost_main(known: Known, named: Collection[str], released: Collection[str]) -> str | None:
-    """The tip of main at the last mark if it is lost; None else."""
-    tip = known.tips.get(MAIN_LABEL)
-    return None if tip is None or tip in named or tip in released else tip
 
 
 def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:

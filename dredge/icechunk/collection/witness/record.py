@@ -85,9 +85,7 @@ class Known:
     lost: Mapping[str, LostTip] = field(default_factory=dict)
     # Unreferenced snapshot files that are still kept, each with the time of the first mark that found it.
     unnamed: Mapping[str, datetime] = field(default_factory=dict)
-    parents: Parents = field(
-        default_factory=dict
-    )  # of each snapshot with a file, in this mark and earlier ones
+    parents: Parents = field(default_factory=dict)  # of snapshots with a file, in this mark and earlier ones
     # Snapshots released by Dredge's expirations, unreachable in every mark since.
     released: frozenset[str] = frozenset()
     # Kind and time (microseconds) of the newest entry of the operations log (spec 2).
