@@ -166,7 +166,10 @@ def plan_collection(
     version = spec_version(open_reader(config.uri, options))
     state = open_state(config.uri, options)
     store = StoreClock(state, clock)
+    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
     with at_once() as ask:
+        # A lease that others change from here on is not taken.
+        held = ask(repository_lease.read) if lease is None else None
         # Before the lease: where another run replaces the state or the list meanwhile, this run's own fail.
         states = ask(StateStore(state, options).current, config.uri, version)
         deletions = ask(read_deletions, state)
@@ -181,8 +184,11 @@ def plan_collection(
     mode, why = _choose_mode(config, now, current, deletions.result(), pending.result())
     source = config.inventory if mode == CLEAN else None  # an optimized run lists no chunks
     inventory = plan_inventory(source, config.uri, now, config.safety.inventory_days_max, options)
-    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
-    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+    grant = (
+        repository_lease.renew(lease)
+        if lease is not None
+        else repository_lease.acquire(local_holder(run_id), None if held is None else held.result)
+    )
     plan = CollectionPlan(
         run_id=run_id,
         uri=config.uri,
