@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
-from dredge.runs.lease import LEASE, Lease, LeaseGrant, hand_over, read_lease_end
+from dredge.runs.lease import LEASE, HeldLease, Lease, LeaseGrant, hand_over, read_lease_end
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.lakes import ManualClock
@@ -36,6 +37,22 @@ def test_one_holder_at_a_time(lease: Lease) -> None:
     lease.acquire("one")
     with pytest.raises(LeaseHeldError):
         lease.acquire("two")
+
+
+def _same(held: HeldLease | None) -> HeldLease | None:
+    return held
+
+
+def test_a_lease_that_others_changed_since_it_was_read_is_not_taken(lease: Lease) -> None:
+    lease.release(lease.acquire("one"))
+    for held in (None, lease.read()):
+        other = lease.acquire("two")
+        with pytest.raises(LeaseHeldError):
+            lease.acquire("three", partial(_same, held))
+        lease.check(other)
+        lease.release(other)
+        with pytest.raises(LeaseHeldError):
+            lease.acquire("three", partial(_same, held))
 
 
 def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: ManualClock) -> None:
