@@ -65,7 +65,7 @@ class Accounts:
         self._owner = None if owner is None else self._install(*owner)
 
     def identify(self, access_key_id: str) -> Credential:
-        """Find the credential of an access key id, owner and secret; raises UnknownKeyError, also for a removed user."""
+        """Find the credential of an access key id, owner and secret; raises UnknownKeyError (also: no user)."""
         if self._owner is not None and access_key_id == self._owner.access_key_id:
             return self._owner
         found = self._credentials.get(access_key_id, self._find_credential)

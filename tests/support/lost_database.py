@@ -60,23 +60,19 @@ def unreadable(world: World, branch: str = "main") -> list[str]:
     return lost
 
 
-def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
-    """Run a callable after the tree of a merge, revert or cherry-pick is written, before its branch moves: the time of
-    a hook. Undo the returned patch.
-    """
+def in_hook(world: World, action: Any) -> None:
+    """Run a callable once, after the tree of a merge, revert or cherry-pick is written and before its branch moves."""
     writer = world.lake.catalog.merges._commit_writer
     honest = writer.make
     patch = pytest.MonkeyPatch()
 
-    def make(*arguments: Any, **settings: Any) -> Any:
+    def make(_self: Any, *arguments: Any, **settings: Any) -> Any:
         made = honest(*arguments, **settings)
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(type(writer), "make", lambda _self, *more, **others: honest(*more, **others))
-            action()
+        patch.undo()
+        action()
         return made
 
-    patch.setattr(type(writer), "make", lambda _self, *arguments, **settings: make(*arguments, **settings))
-    return patch
+    patch.setattr(type(writer), "make", make)
 
 
 class CatalogWriter(CatalogClient):
