@@ -223,8 +223,6 @@ def test_a_copy_that_is_not_like_its_source_is_an_error(changes: dict[str, objec
 
 @dataclass
 class Versioned:
-    """A store that keeps versions."""
-
     uri: str
     options: StorageOptions
     writer: ObjectWriter

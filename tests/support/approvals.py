@@ -59,7 +59,6 @@ def two_branches() -> tuple[World, Run]:
 
 
 def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:
-    """Answer a request."""
     return answer(run, decision, by, through)
 
 

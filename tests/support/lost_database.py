@@ -24,17 +24,14 @@ type Backup = dict[str, Any]
 
 
 def back_up(world: World) -> Backup:
-    """Copy the key-value store of a world."""
     return copied(world.lake.kv)
 
 
 def copied(store: Store) -> Backup:
-    """Copy a key-value store in memory."""
     return deepcopy({name: value for name, value in vars(store).items() if isinstance(value, dict)})
 
 
 def put_back(store: Store, backup: Backup) -> None:
-    """Replace a store's content by a copy."""
     for name, value in deepcopy(backup).items():
         getattr(store, name).clear()
         getattr(store, name).update(value)
@@ -50,7 +47,6 @@ def restore(world: World, backup: Backup) -> None:
 
 
 def unreadable(world: World, branch: str = "main") -> list[str]:
-    """Paths of a branch with missing objects."""
     lost = []
     for path in world.lake.paths(branch):
         try:
@@ -76,8 +72,6 @@ def in_hook(world: World, action: Any) -> None:
 
 
 class CatalogWriter(CatalogClient):
-    """A client for commits and branches too."""
-
     makes_records = True
 
     def branch(self, repository: str, name: str) -> Ref:

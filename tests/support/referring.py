@@ -20,7 +20,6 @@ def with_importer(**settings: Any) -> World:
 
 
 def make_importer(world: World, name: str) -> None:
-    """Make another repository."""
     root = world.lake.namespace.rpartition("/")[0]
     world.lake.catalog.repositories.create_repository(name, f"{root}/{name}")
 

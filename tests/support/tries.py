@@ -49,10 +49,8 @@ def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
 
 
 def undo(context: Run, *steps: str) -> None:
-    """Mark steps to be done again."""
     open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
 
 
 def die() -> None:
-    """The effect of a killed driver."""
     raise KeyboardInterrupt

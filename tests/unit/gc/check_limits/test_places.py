@@ -48,7 +48,6 @@ def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
 
 
 def rows(range_id: str, *sizes: int) -> pa.Table:
-    """Entries of a range, by their sizes."""
     paths = [f"{range_id}{number}".encode() for number in range(len(sizes))]
     columns = [[range_id] * len(sizes), range(len(sizes)), paths, sizes]
     return pa.table([pa.array(column) for column in columns], names=SCHEMA.names).cast(SCHEMA)

@@ -117,5 +117,4 @@ def purged_for_good(
 
 
 def run_folder(done: StepSummary, run: Run) -> RunFolder:
-    """The folder of a purge."""
     return RunFolder(open_writer(f"{run.plan.namespace}/{RUNS}/{done.run_id}"), done.run_id)
