@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from airflow.sdk._shared.secrets_masker import redact, reset_secrets_masker
 
 from tests.support.airflow import FILTERS
 
@@ -17,10 +15,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.dags)
             for line in FILTERS:
                 item.add_marker(pytest.mark.filterwarnings(line))
-
-
-@pytest.fixture
-def is_masked() -> Callable[[str], bool]:
-    """Whether Airflow hides a text in its logs; it begins with none."""
-    reset_secrets_masker()
-    return lambda text: redact(text) == "***"
