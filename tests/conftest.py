@@ -103,7 +103,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A Spark Connect server as a process of its own, two cores."""
     from tests.support.spark import ConnectServer
 
     environ = {"PYTHONPATH": str(ROOT)}  # of its workers, for functions of tests

@@ -39,8 +39,6 @@ ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/em
 
 @dataclass
 class Places:
-    """Two folders of one store, and the way from one to the other."""
-
     source: ObjectWriter
     target: ObjectWriter
     copier: ObjectCopier

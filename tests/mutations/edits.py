@@ -240,7 +240,6 @@ def literal(value: object) -> ast.expr:
 
 
 def find_scope(tree: ast.Module, name: str) -> ast.AST:
-    """Give a function or class by its name with those around it."""
     scope: ast.AST = tree
     for part in name.split(".") if name else ():
         named = (ast.FunctionDef, ast.ClassDef)
@@ -273,8 +272,6 @@ def _find(scope: ast.AST, node: ast.AST, part: str) -> tuple[ast.AST, str, int |
 
 
 class _Members(ast.AST):
-    """A list of nodes on the way to one of them."""
-
     def __init__(self, owner: ast.AST, field: str, nodes: list[ast.AST]) -> None:
         self.owner, self.field, self.nodes = owner, field, nodes
 

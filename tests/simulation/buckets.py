@@ -111,7 +111,6 @@ class Bucket:
         ]
 
     def keys_from(self, prefix: str, after: str = "") -> Iterator[str]:
-        """The keys with a prefix and after a key, in order."""
         at = max(bisect_left(self.keys, prefix), bisect_right(self.keys, after) if after else 0)
         return takewhile(lambda key: key.startswith(prefix), islice(self.keys, at, None))
 

@@ -156,7 +156,6 @@ class Simulation:
             yield
 
     def chance(self, *names: object) -> random.Random:
-        """A stream of random numbers for a part of the setting."""
         return chance_of(self.seed, *names)
 
 

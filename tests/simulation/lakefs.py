@@ -248,7 +248,6 @@ def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response
 
 @cache
 def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
-    """The operation of a path template, and the mapping of the parameters."""
     wanted = path.strip("/").split("/")
     for operation in OPERATIONS:
         parts = operation.path.strip("/").split("/")

@@ -80,7 +80,6 @@ def asked_again(world: World, run: Run) -> None:
 
 
 def take(run: Run) -> StepSummary:
-    """Run the step with the answer, which must be an approval."""
     summary = approve(run)
     assert summary is not None
     return summary

@@ -28,7 +28,6 @@ class TestContainer:
 
 
 def copy_in_blocks(monkeypatch: pytest.MonkeyPatch, limit: int, block: int) -> None:
-    """Copy objects longer than a limit in blocks of some bytes."""
     monkeypatch.setattr(undo, "COPY_LIMIT_BYTES", limit)
     monkeypatch.setattr(undo, "BLOCK_BYTES", block)
 

@@ -25,8 +25,6 @@ class Refused(Exception):
 
 @dataclass
 class Blob:
-    """One state of a blob: the current one, or a version."""
-
     name: str
     data: bytes
     metadata: dict[str, str] = field(default_factory=dict)
@@ -102,7 +100,6 @@ class Container:
                 self._supersede(name)
 
     def listed(self, versions: bool) -> list[Blob]:
-        """States in the order of their names, the oldest version first."""
         with self.lock:
             found = [blob for blobs in self.blobs.values() for blob in blobs if versions or blob.current]
         return sorted(found, key=lambda blob: (blob.name.encode(), blob.version))

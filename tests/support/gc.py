@@ -245,7 +245,6 @@ class World:
         return run
 
     def marked(self, **settings: Any) -> Run:
-        """Plan a run, do its steps up to the guards, and return it."""
         run = self.plan(**settings)
         self.mark(run)
         return run

@@ -112,7 +112,6 @@ def expired_sample(folder: Path, spec: int) -> Repo:
 
 
 def change_number(session: Any, value: int) -> None:
-    """Change the first number of the sample's array in a session."""
     import zarr
 
     zarr.open_array(session.store, path="numbers")[0] = value

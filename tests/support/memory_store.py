@@ -73,7 +73,6 @@ class MemoryStore:
             return self.older.mark(key, self.clock())
 
     def keys_from(self, prefix: str, after: str = "") -> Iterable[str]:
-        """The keys with a prefix and after a key, in order."""
         return sorted(key for key in self.objects if key.startswith(prefix) and key > after)
 
     def versioning(self) -> Versioning:

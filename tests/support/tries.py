@@ -36,7 +36,6 @@ HERE = LocalRunner()
 
 
 def driver(world: World, context: Run) -> Run:
-    """Another driver of the same run, like a retry in another process."""
     return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 

@@ -120,7 +120,6 @@ class Oracle:
             self._check_plan(json.loads(data))
 
     def on_delete(self, row: Row) -> None:
-        """The cleaner is about to delete a row, in an isolated transaction."""
         why = self.why_live(row)
         name = show_key(row.partition, row.key)
         if why:
