@@ -17,7 +17,7 @@ from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
 from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.run import CollectionRun
-from dredge.runs.versions import Current, Version
+from dredge.runs.versions import Version
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.undo.ways import UndoWay
 
@@ -151,12 +151,6 @@ class Run(CollectionRun[Plan]):
     def lease(self) -> Lease:
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
-
-    def read_current(self) -> Current[Any]:
-        """Read the newest state of the repository."""
-        from dredge.gc.state import StateStore
-
-        return StateStore(self.state, self.options).current(self.plan.repository, self.plan.namespace)
 
     @property
     def tasks_per_core(self) -> int:

@@ -17,7 +17,7 @@ from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.steps import PLAN, Ahead, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
-from dredge.runs.versions import Current
+from dredge.runs.versions import read_pointer
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once
 
@@ -181,18 +181,13 @@ class CollectionPlan(RunPlan, Protocol):
 class CollectionRun[P: CollectionPlan](PlannedRun[P]):
     """A run that builds on the state of earlier runs."""
 
-    @abstractmethod
-    def read_current(self) -> Current[Any]:
-        """Read the newest state of the repository."""
-
     def refuse_other_state(self) -> None:
         """Refuse to continue after another run has advanced the state."""
-        current, run_id = self.read_current(), self.plan.run_id
-        ours = current.state is not None and current.state.run_id == run_id
-        if current.etag != self.plan.state_etag and not ours:
+        etag, advanced_by = read_pointer(self.state)
+        if etag != self.plan.state_etag and advanced_by != self.plan.run_id:
             raise RefusedError(
-                f"run {run_id} cannot go on: another run was completed since it was planned. Nothing was done. Start a"
-                " new run."
+                f"run {self.plan.run_id} cannot go on: another run was completed since it was planned."
+                " Nothing was done. Start a new run."
             )
 
 

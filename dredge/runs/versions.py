@@ -26,7 +26,7 @@ from dredge.runs.parts import BY_DIGEST, get_part_cache
 from dredge.runs.payload import NewerFormatError, to_json
 from dredge.runs.rendering import duration_text
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectWriter, StorageOptions
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once, ordered_map
 
 POINTER = "state/current.json"
@@ -232,6 +232,17 @@ class VersionStore[S: State](ABC):
             return self.writer.stat(POINTER).etag
         except NotFoundError:
             return None
+
+
+def read_pointer(reader: ObjectReader) -> tuple[str | None, str]:
+    """ETag of the pointer, and the id of the run that advanced the state; None and "" if there never was a state."""
+    tagged = read_tagged(reader, POINTER)
+    if tagged is None:
+        return None, ""
+    try:
+        return tagged[0], json.loads(tagged[1])["run_id"]
+    except (KeyError, TypeError, ValueError):
+        return tagged[0], ""
 
 
 def verify(files: Iterable[tuple[RunFolder, PartInfo]]) -> None:

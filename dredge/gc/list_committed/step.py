@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from dredge.compiled import kernels
 from dredge.errors import UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
@@ -35,7 +34,7 @@ from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json
 from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once
 
@@ -154,7 +153,7 @@ def _read_history(
     heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
     earlier = None if base is None else base.metaranges()
     with at_once() as ask:
-        index_read = ask(_load_index, run, runner)
+        index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
         expired_read = ask(read_expired, run, active.expired, earlier)
         passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
         named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
@@ -169,13 +168,6 @@ def _read_history(
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
     return history
-
-
-def _load_index(run: Run, runner: TaskRunner) -> CommittedIndex:
-    index = CommittedIndex.load(run.state, run.keys.namespace)
-    if not index.places and isinstance(runner, LocalRunner) and not runner.processes:
-        kernels()  # this process will decode ranges; the metaranges are still being read
-    return index
 
 
 def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Base | None) -> None:

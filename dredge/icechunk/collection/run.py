@@ -266,10 +266,6 @@ class Run(CollectionRun[CollectionPlan]):
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
 
-    def read_current(self) -> Current[RunState]:
-        """Read the newest state of the repository."""
-        return StateStore(self.state, self.options).current(self.plan.uri, self.plan.spec_version)
-
     @contextmanager
     def going_on(self) -> Iterator[None]:
         """Run several steps in this process; caches the parts of the index, too."""

@@ -18,15 +18,12 @@ from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.runs.tries import newest_number
-from dredge.runs.versions import Current
-from dredge.storage import open_reader, open_writer
+from dredge.runs.versions import POINTER
+from dredge.storage import open_deleter, open_reader, open_writer
 from tests.support.lakes import ManualClock
 from tests.support.memory_store import forget_memory_store
-from tests.support.versions import Told
 
 TTL = timedelta(hours=1)
-OLD: Current[Told] = Current(etag="old")
-NEW = Current(etag="new", state=Told("r2"))
 
 
 @dataclass(frozen=True)
@@ -34,21 +31,17 @@ class Plan:
     lease: LeaseGrant
     run_id: str = "r1"
     store_uri: str = "memory://run-test/lake"
-    state_etag: str | None = "old"
+    state_etag: str | None = None
 
 
 @dataclass(slots=True)
 class Run(CollectionRun[Plan]):
     held: Lease | None = None
-    current: Current[Told] = OLD
 
     @property
     def lease(self) -> Lease:
         assert self.held is not None
         return self.held
-
-    def read_current(self) -> Current[Told]:
-        return self.current
 
 
 class First(StepOutput):
@@ -72,7 +65,8 @@ def run() -> Iterator[Run]:
     lease = Lease(state, TTL, clock)
     folder = RunFolder(open_writer("memory://run-test/runs/r1"), "r1")
     folder.write_json("plan.json", {"run_id": "r1"})
-    yield Run(Plan(lease.acquire("r1")), folder, reader, state, clock, held=lease)
+    etag = state.put(POINTER, b'{"run_id": "r0"}')
+    yield Run(Plan(lease.acquire("r1"), state_etag=etag), folder, reader, state, clock, held=lease)
     forget_memory_store("run-test")
 
 
@@ -101,7 +95,7 @@ def local_run(run: Run) -> Run:
     run.lease.release(run.plan.lease)
     grant = run.lease.acquire(local_holder("r1"))
     run.lease.release(grant)
-    run.plan = Plan(grant)
+    run.plan = replace(run.plan, lease=grant)
     run.folder.write_json("plan.json", {"run_id": "r1", "lease": to_json(grant)})
     return run
 
@@ -121,14 +115,27 @@ def test_a_run_goes_on_under_a_new_lease_that_its_plan_has(local_run: Run) -> No
     assert not is_free(local_run.lease)
 
 
-@pytest.mark.parametrize("current", [NEW, Current(etag="new"), Current()])
+def test_a_run_goes_on_after_it_has_advanced_the_state_itself(local_run: Run) -> None:
+    local_run.state.put(POINTER, b'{"run_id": "r1"}')
+    resume_local(local_run)
+    assert not is_free(local_run.lease)
+
+
+@pytest.mark.parametrize("pointer", [b'{"run_id": "r2"}', b"damaged", b"[]"])
 def test_a_run_does_not_go_on_from_another_state_and_gives_the_lease_back(
-    local_run: Run, current: Current[Told]
+    local_run: Run, pointer: bytes
 ) -> None:
-    local_run.current = current
+    local_run.state.put(POINTER, pointer)
     with pytest.raises(RefusedError):
         resume_local(local_run)
     assert is_free(local_run.lease)
+
+
+def test_a_run_does_not_go_on_where_the_state_was_removed(local_run: Run) -> None:
+    local_run.plan = replace(local_run.plan, state_etag="of a removed state")
+    open_deleter("memory://run-test/state").delete([POINTER])
+    with pytest.raises(RefusedError):
+        resume_local(local_run)
 
 
 def test_a_run_that_is_resumed_elsewhere_is_left_to_it(local_run: Run) -> None:
