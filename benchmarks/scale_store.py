@@ -29,6 +29,7 @@ from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.local import store as local
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.remote import OpenObject
 from dredge.xid import new_descending_xid
 
 DESCRIPTION, DELETED, COUNTERS = "virtual.json", "deleted.bits", "requests"
@@ -224,7 +225,7 @@ class VirtualReader(_Counting, local.LocalReader):
         self._count("get")
         return super().get_range(key, start, length)
 
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> local.LocalStream:
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
         """Open a file for reading."""
         self._count("get")
         return super().open_read(key, start, length)

@@ -31,11 +31,7 @@ __all__ = ["EmbeddedLakeFS", "lakefs_server", "run_lakefs"]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLakeFS:
-    """A running server and its addresses.
-
-    Attributes:
-        server: with `.catalog` for direct access and `.faults` to fail requests on purpose.
-    """
+    """A running server and its addresses; `server` has `.catalog`, and `.faults` to fail requests on purpose."""
 
     server: ThreadedServer
 

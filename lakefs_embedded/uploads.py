@@ -29,11 +29,7 @@ PART_NUMBER_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of an upload.
-
-    Attributes:
-        number: 1 to PART_NUMBER_MAX, the order of the parts.
-    """
+    """One part of an upload; numbers begin at 1."""
 
     number: int
     size: int
@@ -81,13 +77,9 @@ class Uploads(Protocol):
         """The parts, by number."""
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """Make the object.
+        """Make the object of the parts' numbers and etags, in ascending order.
 
-        Args:
-            parts: number and etag of each, in ascending order.
-
-        Raises:
-            UploadRefusedError: unknown parts, or another order; the upload is still open.
+        After UploadRefusedError (unknown parts, or another order) the upload is still open.
         """
 
     def abort(self, key: str, upload_id: str) -> None:

@@ -84,7 +84,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def azure_options() -> Iterator[StorageOptions]:
-    """The one emulator of Azure of the test run."""
     from tests.support.azure import azurite
 
     with azurite() as options:
@@ -104,7 +103,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A Spark Connect server as a process of its own, two cores."""
     from tests.support.spark import ConnectServer
 
     environ = {"PYTHONPATH": str(ROOT)}  # of its workers, for functions of tests
@@ -114,7 +112,6 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectS
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A session of either kind."""
     from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
 
     if request.param == "classic":
@@ -128,7 +125,6 @@ def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def airflow() -> Iterator[Airflow]:
-    """Airflow with an empty database of this test run."""
     from tests.support.airflow import Airflow
 
     yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))

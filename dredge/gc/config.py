@@ -83,6 +83,9 @@ class Safety:
     identical_suspects_max: int = 5_000_000
     # requests about them, a page of 1,000 paths counting as ten; others are held
     identical_requests_max: int = 20_000
+    # entries of branch heads in memory of the driver and of each task, to find these objects' paths; the sizes with
+    # the most are held
+    identical_places_max: int = 1_000_000
     canary_branches: int = 32
     canary_objects: int = 20  # canaries of each branch
     staged_rows_plenty: int = 100  # empty staging is suspicious if the last run found so many rows

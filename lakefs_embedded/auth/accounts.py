@@ -65,11 +65,7 @@ class Accounts:
         self._owner = None if owner is None else self._install(*owner)
 
     def identify(self, access_key_id: str) -> Credential:
-        """Find the credential of an access key id, with its owner and secret.
-
-        Raises:
-            UnknownKeyError: 401; no such key, its user was removed, or its secret cannot be decrypted.
-        """
+        """Find the credential of an access key id, owner and secret; raises UnknownKeyError (also: no user)."""
         if self._owner is not None and access_key_id == self._owner.access_key_id:
             return self._owner
         found = self._credentials.get(access_key_id, self._find_credential)
@@ -135,15 +131,7 @@ class Accounts:
         return datetime.fromisoformat(stored.decode())
 
     def setup(self, user: str, key: tuple[str, str] | None = None) -> Credential:
-        """Create the first user, an administrator, and the default groups and policies.
-
-        Args:
-            key: access key id and secret; None generates a pair.
-
-        Raises:
-            AlreadySetUpError: 409, there is a first user.
-            InvalidNameError: 400, malformed user name or key id.
-        """
+        """Create the first user, an administrator, and the default groups and policies; no `key` generates one."""
         with self._lock:
             if self.initialized:
                 raise AlreadySetUpError
@@ -211,10 +199,9 @@ class Accounts:
 
 
 class Cache[T]:
-    """Values by name, each for a limited time. A look-up begun before `clear` is not cached after it.
+    """Values by name, each for a limited time; emptied when `entries` are in it.
 
-    Args:
-        entries: maximum number of entries; the full cache is emptied.
+    A look-up begun before `clear` is not cached after it.
     """
 
     def __init__(

@@ -81,12 +81,7 @@ class _Rule:
 
 
 class Grants:
-    """Permissions of one user.
-
-    Args:
-        user: name of the user, replaces `${user}`.
-        policies: of the user and of its groups.
-    """
+    """Permissions of one user, whose name replaces `${user}`, by its policies and those of its groups."""
 
     def __init__(self, user: str, policies: Iterable[Policy]) -> None:
         self._rules: list[_Rule] = []
@@ -136,11 +131,7 @@ class Grants:
 
 
 def check_statement(statement: Statement) -> None:
-    """Check that a statement can be evaluated.
-
-    Raises:
-        InvalidPolicyError: 400; the effect, an action or a resource is malformed, or it has conditions.
-    """
+    """Check that a statement can be evaluated: it is well-formed, without conditions. Raises InvalidPolicyError."""
     if statement.effect not in (ALLOW, DENY):
         raise InvalidPolicyError(f"effect {statement.effect!r}: validation error")
     if not statement.actions:

@@ -138,12 +138,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A key pair of a user.
-
-    Attributes:
-        access_key_id: public id, 20 characters if generated here.
-        secret: secret access key, shown only in the response to its creation; "" in listings.
-    """
+    """A key pair of a user; `secret` is shown only in the response to its creation, and "" in listings."""
 
     user: str
     access_key_id: str

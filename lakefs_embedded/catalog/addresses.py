@@ -69,13 +69,10 @@ class AddressService:
         content_type: str = "",
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for an object at a handed-out address, at most 24 h old.
+        """Stage an entry for an object at a handed-out address, at most 24 h old, or raise LinkAddressError.
 
         As on a real server the object itself is not checked. In profile `design` an address is linked once: it is used
         up before the entry is staged, so a failure in between leaves an unreferenced object.
-
-        Raises:
-            LinkAddressError: 400, not signed, not for this path, too old, or (`design`) linked already.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)

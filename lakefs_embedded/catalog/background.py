@@ -12,11 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Background:
-    """Runs work in threads.
-
-    Args:
-        enabled: False runs the work before `start` returns, and raises its errors.
-    """
+    """Runs work in threads, or (not `enabled`) before `start` returns, which then raises its errors."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled

@@ -49,13 +49,9 @@ class BranchService:
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
     ) -> str:
-        """Create a branch at a commit, with nothing staged. Returns the head's commit id.
+        """Create a branch at a commit, with nothing staged; returns the head's commit id.
 
-        Args:
-            hidden: leave it out of the default listing.
-
-        Raises:
-            BranchExistsError: 409; also for the name of a tag or a commit.
+        Raises BranchExistsError (409) also for the name of a tag or a commit.
         """
         found = self._refs.repositories.writable(repository, force)
         check_branch(branch)
@@ -143,8 +139,7 @@ class BranchService:
     def hard_reset(self, repository: str, branch: str, ref: str, *, force: bool = False) -> None:
         """Move the head to another commit. Staged changes remain, on top of the new head (L46).
 
-        Raises:
-            DirtyBranchError: 400, a sealed token differs from the head (a running or failed commit).
+        Raises DirtyBranchError when a sealed token differs from the head (a running or failed commit).
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)

@@ -60,15 +60,11 @@ class CommitService:
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit all staged changes of a branch.
+        """Commit all staged changes of a branch, which stay there after TooManyTriesError (429).
 
         Args:
             date: creation date instead of now; aware, may be in the past or the future.
             source_metarange: commit this metarange; the branch must have no staged changes.
-
-        Raises:
-            NoChangesError: 400; the staging token remains sealed on the branch.
-            TooManyTriesError: 429; the changes stay on the branch.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)

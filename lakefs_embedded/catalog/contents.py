@@ -45,11 +45,9 @@ class Contents:
     def settled_value(
         self, repository: Repository, branch: Branch, path: bytes, *, below: bool = False
     ) -> Value | None:
-        """The value of a path on a branch, correct also during a concurrent commit and drop.
+        """The value of a path on a branch, as last read, correct also during a concurrent commit and drop.
 
-        Args:
-            branch: the branch as last read, may be cached.
-            below: ignore the newest token.
+        With `below`, without the newest token.
         """
         for _ in range(READ_TRIES):
             seen = replace(branch, staging_token="") if below else branch
@@ -93,11 +91,7 @@ class Contents:
     def list_branch(
         self, repository: Repository, branch: Branch, start: bytes, *, staging_only: bool = False
     ) -> Iterator[tuple[bytes, Value]]:
-        """Paths and values of a branch in path order, from a path on.
-
-        Args:
-            staging_only: leave out committed values.
-        """
+        """Paths and values of a branch in path order, from a path on; with `staging_only` without committed ones."""
         below = iter(()) if staging_only else self.list_committed(repository, branch.commit_id, start)
         return overlay(staged_changes(self._areas, branch.tokens, start), below)
 

@@ -90,11 +90,7 @@ class DumpFiles:
         self._rule = rule
 
     def write(self, entity: str, records: Iterable[tuple[bytes, Value]]) -> str:
-        """Write one kind of refs in key order, its metarange last; returns the metarange's id.
-
-        Args:
-            entity: `commit`, `branch` or `tag`.
-        """
+        """Write one kind of refs (`commit`, `branch`, `tag`) in key order, its metarange last; returns its id."""
         properties = _properties(entity)
         ranges: list[RangeInfo] = []
         writer: TableWriter | None = None

@@ -78,9 +78,7 @@ class DumpService:
     def restore_refs(self, repository: str, dump: RefsDump, *, force: bool = False) -> None:
         """Restore the commits, branches and tags of a dump into a bare repository.
 
-        Raises:
-            InvalidDumpError: 400, damaged, or a ref without its commit.
-            MissingError: 404, a file of the dump is missing.
+        Raises InvalidDumpError when it is damaged or a ref has no commit, MissingError when a file is missing.
         """
         self._restore(self._refs.repositories.writable(repository, force), dump)
 

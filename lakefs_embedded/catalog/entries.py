@@ -86,11 +86,7 @@ def locate(
     objects: ObjectWriter,
     open_folder: Callable[[str], ObjectWriter],
 ) -> tuple[ObjectWriter, str]:
-    """Find the store and the key of an entry's bytes.
-
-    Args:
-        open_folder: opens the folder of an address outside the namespace.
-    """
+    """Find store and key of an entry's bytes; `open_folder` opens the folder of an address outside the namespace."""
     key = canonical_address(entry.address, entry.address_type, repository.storage_namespace)
     if key is not None:
         return objects, key

@@ -69,12 +69,7 @@ class GarbageService:
         delete_rules(self._namespaces.of(self._refs.repositories.writable(repository)).objects)
 
     def prepare_commits(self, repository: str) -> PreparedCommits:
-        """Write the active commits to a CSV.
-
-        Raises:
-            RulesNotFoundError: 404 with the text `get gc rules: not found`.
-            CommitNotFoundError: 404, a branch's head has no record.
-        """
+        """Write the active commits to a CSV; raises RulesNotFoundError (404) without rules."""
         return self._prepare_commits(self._refs.repositories.writable(repository))
 
     def prepare_commits_async(self, repository: str) -> str:
@@ -114,11 +109,7 @@ class GarbageService:
     def prepare_uncommitted(
         self, repository: str, continuation_token: str | None = None
     ) -> PreparedUncommitted:
-        """Write one page of the repository's uncommitted addresses.
-
-        Args:
-            continuation_token: of the page before; None or "" starts a run.
-        """
+        """Write one page of the repository's uncommitted addresses; without a `continuation_token` a run starts."""
         found = self._refs.repositories.writable(repository)
         objects = self._namespaces.of(found).objects
         mark = Mark(new_descending_xid(self._clock()))

@@ -34,11 +34,7 @@ class HandedOut:
         self._kv.set(repository.partition, _key(signed), _value(signed))
 
     def consume(self, repository: Repository, signed: str) -> None:
-        """Use up an address; of several concurrent calls one succeeds.
-
-        Raises:
-            LinkAddressError: 400, the address was used, has expired, or was never handed out.
-        """
+        """Use up an address; of several concurrent calls one succeeds, the others raise LinkAddressError."""
         try:
             self._kv.delete_if(repository.partition, _key(signed), _value(signed))
         except PredicateFailedError:

@@ -87,11 +87,7 @@ class ImportCompletedError(NotUniqueError):
 
 
 class ImportService:
-    """Starts, watches and cancels imports.
-
-    Args:
-        from_repositories: whether an import may read the namespace of another repository.
-    """
+    """Starts, watches and cancels imports; `from_repositories` allows those from another repository's namespace."""
 
     def __init__(
         self,

@@ -15,12 +15,9 @@ from lakefs_embedded.catalog.results import Page
 def list_page[T](
     seek: Callable[[bytes], Iterator[tuple[bytes, T]]], prefix: str, delimiter: str, after: str, amount: int
 ) -> Page[tuple[str, T | None]]:
-    """One page of a listing.
+    """One page of a listing; `seek` returns (path, item) pairs in path order, from a path on.
 
-    Args:
-        seek: returns (path, item) pairs in path order, from a path on.
-        delimiter: fold paths equal up to it (after the prefix) into one result, with None as the item; "" folds
-            nothing.
+    Paths that are equal up to a `delimiter` (after the prefix) are one result, with None as the item.
     """
     folded = fold(seek, path_bytes(prefix), path_bytes(delimiter), path_bytes(after))
     items = ((path_text(path), thing) for path, thing in folded)

@@ -121,11 +121,7 @@ class MergeService:
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit the inverse of a commit.
-
-        Args:
-            parent_number: parent to revert to, counted from 1; required for merges, else 0.
-        """
+        """Commit the inverse of a commit; `parent_number`, counted from 1, is required for merges, else 0."""
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
         commit = self._commit_of(found, ref)
@@ -158,12 +154,7 @@ class MergeService:
         overrides: CommitOverrides | None = None,
         force: bool = False,
     ) -> Commit:
-        """Commit the changes of a commit to another branch, even if the branch has them already.
-
-        Raises:
-            ParentNumberError: 400, a merge without a parent number, or no such parent.
-            NoChangesError: 400, the commit is empty.
-        """
+        """Commit the changes of a commit to another branch, even if the branch has them already."""
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
         commit = self._commit_of(found, ref)
@@ -201,12 +192,7 @@ class MergeService:
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """The changes from `left` to `right`.
-
-        Args:
-            two_dot: compare the two directly; otherwise `right` with the merge base, and paths changed on both
-                sides are conflicts.
-        """
+        """The changes from `left` to `right`; without `two_dot` from the merge base, where both may conflict."""
         found = self._refs.repositories.get(repository)
         ranges = self._namespaces.of(found).ranges
         from_commit = self._refs.resolver.commit(found, left)

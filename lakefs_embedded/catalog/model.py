@@ -31,11 +31,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Refs:
-    """The records of repositories and their refs, all in one key-value store.
-
-    Attributes:
-        mistaken_ids: commit ids spoilt by the defect `cherry_pick_cache`.
-    """
+    """The records of repositories and their refs, all in one key-value store."""
 
     repositories: Repositories
     branches: Branches
@@ -88,11 +84,7 @@ class Namespace:
 
 
 class Namespaces:
-    """The storage namespaces of all repositories, each opened once. Safe for use from many threads.
-
-    Args:
-        open_namespace: see `Catalog`.
-    """
+    """The storage namespaces of all repositories, each opened once. Safe for use from many threads."""
 
     def __init__(self, open_namespace: Callable[[str], ObjectWriter]) -> None:
         self.open = open_namespace

@@ -40,11 +40,7 @@ class UploadNotFoundError(MissingError):
 
 @dataclass(frozen=True, slots=True)
 class MultipartUpload:
-    """An open upload.
-
-    Attributes:
-        branch: branch of the future object; "" for an upload begun by a real server.
-    """
+    """An open upload; `branch` is "" if a real server began it."""
 
     upload_id: str
     branch: str
@@ -132,17 +128,10 @@ class MultipartService:
         *,
         if_none_match: bool = False,
     ) -> tuple[ObjectStats, str]:
-        """Put the parts together and stage the entry.
+        """Put the parts together and stage the entry; with `if_none_match` only where the path does not exist.
 
-        Args:
-            parts: number and ETag of each part, ascending.
-            if_none_match: refuse when the path exists; the upload stays open.
-
-        Returns:
-            The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
-
-        Raises:
-            UploadRefusedError: the parts do not match the uploaded parts.
+        Returns the object, and its multipart ETag; the entry keeps the part of the ETag before the dash. If refused,
+        the upload stays open.
         """
         found = self._refs.repositories.writable(repository)
         raw = check_path(path)

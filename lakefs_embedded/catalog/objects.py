@@ -68,11 +68,7 @@ class ObjectService:
     ) -> ObjectStats:
         """Store bytes under a new address and stage the entry.
 
-        Args:
-            path: 1 to 1024 bytes.
-
-        Raises:
-            PreconditionError: 412, the path exists. The bytes may be stored, unreferenced.
+        When PreconditionError (412, the path exists) is raised, the bytes may be stored, unreferenced.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
@@ -109,11 +105,7 @@ class ObjectService:
         content_type: str = DEFAULT_CONTENT_TYPE,
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for an existing object, unchecked.
-
-        Raises:
-            InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
-        """
+        """Stage an entry for an existing object, unchecked; in profile `design` only outside the namespace."""
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
         self._refs.protection.require_writable(found, branch)
@@ -139,11 +131,7 @@ class ObjectService:
     def delete_object(
         self, repository: str, branch: str, path: str, *, no_tombstone: bool = False, force: bool = False
     ) -> None:
-        """Delete a path, whether or not it exists. The bytes stay.
-
-        Args:
-            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
-        """
+        """Delete a path, whether or not it exists; the bytes stay. For `no_tombstone` see `StagedWrites.delete`."""
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
         self._writes.delete(found, branch, check_path(path), no_tombstone=no_tombstone)
@@ -176,13 +164,10 @@ class ObjectService:
         shallow: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Copy an object, with its bytes, to a path of a branch.
+        """Copy an object, with its bytes, from `source_ref` (None: the branch itself) to a path of a branch.
 
-        In profile `design` a copy of an object staged on the same branch shares its address (see `copies`).
-
-        Args:
-            source_ref: ref to copy from; None for the branch itself.
-            shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
+        In profile `design` a copy of an object staged on the same branch shares its address (see `copies`), and
+        `shallow` is ignored; in profile `lakefs` it is refused (501).
         """
         is_design = self._settings.profile == "design"
         if shallow and not is_design:

@@ -77,11 +77,9 @@ class ReadingService:
         amount: int = 100,
         presign: Callable[[str], bool] | None = None,
     ) -> Page[ObjectStats]:
-        """List paths in byte order.
+        """List paths in byte order; a branch includes staged changes, `branch@` does not.
 
-        Args:
-            ref: ref expression; a branch includes staged changes, `branch@` does not.
-            presign: whether to pre-sign the URL of a path; None for no path.
+        `presign` says whether to pre-sign the URL of a path; None for no path.
         """
         found = self._refs.repositories.get(repository)
         resolved = self._refs.resolver.resolve(found, ref)

@@ -39,14 +39,9 @@ class RepositoryService:
         read_only: bool = False,
         storage_id: str = "",
     ) -> Repository:
-        """Create a repository.
+        """Create a repository in a folder without another one; a `bare` one is a record only, for a restore of refs.
 
-        Args:
-            storage_namespace: URI of a folder without another repository.
-            bare: create only the record; a restore of refs fills it.
-
-        Raises:
-            RepositoryInDeletionError: 410, a repository of the same name is being deleted.
+        Raises RepositoryInDeletionError (410) while one of the same name is being deleted.
         """
         self._refs.repositories.refuse_early(repository)
         check_repository(repository)
@@ -99,11 +94,7 @@ class RepositoryService:
     def update_repository_metadata(
         self, repository: str, *, put: Mapping[str, str] | None = None, remove: Sequence[str] = ()
     ) -> None:
-        """Change some of the metadata, also of a read-only repository; the rest stays.
-
-        Args:
-            remove: keys to remove, whether or not they exist.
-        """
+        """Change some of the metadata and remove keys, also of a read-only repository; the rest stays."""
         partition = self._refs.repositories.get(repository).partition
         try:
             raw = self._kv.get(partition, METADATA_KEY)

@@ -15,11 +15,7 @@ DiffType = Literal["added", "removed", "changed", "conflict", "prefix_changed"]
 
 @dataclass(frozen=True, slots=True)
 class Page[T]:
-    """One page of a listing.
-
-    Args:
-        next_offset: `after` of the next page; "" when there is none.
-    """
+    """One page of a listing; `next_offset` is `after` of the next page, or ""."""
 
     results: list[T]
     has_more: bool = False
@@ -120,11 +116,7 @@ class CommitOverrides:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommits:
-    """The location of a repository's active commits.
-
-    Args:
-        addresses_location: full URI of a folder; always empty.
-    """
+    """The location of a repository's active commits; `addresses_location` is a folder that is always empty."""
 
     run_id: str
     commits_location: str

@@ -19,12 +19,7 @@ DATA_PREFIX = "data/"
 
 
 class PathProvider:
-    """Makes names of new objects; safe for use from many threads.
-
-    Args:
-        names_max: maximum number of names in one slice.
-        age_max: maximum age of the open slice.
-    """
+    """Makes names of new objects, at most `names_max` in a slice; safe for use from many threads."""
 
     def __init__(self, clock: Callable[[], datetime], names_max: int, age_max: timedelta) -> None:
         self._clock = clock

@@ -42,11 +42,7 @@ class StagedWrites:
     def replace(
         self, repository: Repository, branch: str, path: bytes, change: Callable[[Entry], Entry]
     ) -> None:
-        """Stage a changed copy of a path's entry.
-
-        Raises:
-            TooManyTriesError: 429, also after a concurrent write to the path.
-        """
+        """Stage a changed copy of a path's entry; raises TooManyTriesError also after a concurrent write to it."""
 
         def write(present: Branch) -> None:
             here = self._areas.get_raw(present.staging_token, path)
@@ -64,8 +60,7 @@ class StagedWrites:
     def delete(self, repository: Repository, branch: str, path: bytes, *, no_tombstone: bool) -> None:
         """Delete a path, if it exists.
 
-        Args:
-            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
+        `no_tombstone` removes the staged entry itself when older tokens and the head do not have the path.
         """
         is_retry = False
 

@@ -29,12 +29,7 @@ type Status = (
 
 
 class Tasks:
-    """The tasks of all repositories.
-
-    Args:
-        expiry: life of a task after its last change.
-        instance_id: id of this process, for the records.
-    """
+    """The tasks of all repositories, each kept for `expiry` after its last change."""
 
     def __init__(
         self,

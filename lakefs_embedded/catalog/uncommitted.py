@@ -92,11 +92,7 @@ class Mark:
 
 
 class PageFile:
-    """The parquet file of one page, in memory.
-
-    Args:
-        flush_rows: rows between two flushes; only flushed bytes count as the file's size.
-    """
+    """The parquet file of one page, in memory; only flushed bytes (each `flush_rows` rows) count as its size."""
 
     def __init__(self, flush_rows: int) -> None:
         self._flush_rows = flush_rows
@@ -135,12 +131,7 @@ class PageFile:
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """The result of writing a page.
-
-    Args:
-        data: the parquet file, or None when there is nothing to upload.
-        next: the beginning of the next page; None at the end of the run.
-    """
+    """The parquet file of a page, or None without rows, and the beginning of the next page, or None at the end."""
 
     data: bytes | None
     next: Mark | None
@@ -178,10 +169,7 @@ class UncommittedPage:
     def write(self, mark: Mark) -> PageResult:
         """Write from a mark on until a limit is reached or all rows are written.
 
-        Raises:
-            CommitNotFoundError: 404, a branch's head has no record.
-            BranchNotFoundError: 404, the last branch of the page was deleted (a defect).
-            ContinuationTokenError: 400, records of copies may have expired since the run began.
+        Raises ContinuationTokenError when records of copies may have expired since the run began.
         """
         following = None if mark.key else self._all_branches(mark)
         if self._vanished and self._loses_rows:

@@ -22,12 +22,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of `apply`.
-
-    Attributes:
-        metarange_id: the new content; the base's id when nothing changed.
-        added: number of new paths.
-    """
+    """The new content (the base's id when nothing changed), and the number of new paths."""
 
     metarange_id: str
     added: int = 0
@@ -43,13 +38,10 @@ class Applied:
 def apply(
     store: RangeStore, base_id: str, changes: Iterable[Change], rule: SplitRule = SERVER_RULE
 ) -> Applied:
-    """Write a base's content with changes applied.
+    """Write a base's content with changes applied, in key order, at most one per key.
 
     A value with the base's identity is not a change: the base's value stays, with its old address. Nor is a removal
     of a missing path. Ranges without a change are reused: neither read nor written.
-
-    Args:
-        changes: in key order, at most one per key.
 
     Source: lakeFS pkg/graveler/committed/apply.go (behaviour)
     """

@@ -18,11 +18,7 @@ def commit_id(
     metadata: Mapping[str, str],
     parents: Sequence[str],
 ) -> str:
-    """Compute a commit's id: 64 lowercase hex digits. Version and generation do not enter it.
-
-    Args:
-        metarange_id: the content; empty for the first commit of a repository.
-        creation_date: aware; only whole seconds enter the id.
+    """Compute a commit's id, without version and generation, and with whole seconds of the date.
 
     Source: lakeFS pkg/graveler/graveler.go
     """

@@ -45,16 +45,10 @@ def merge(
     strategy: Strategy = Strategy.DEFAULT,
     rule: SplitRule = SERVER_RULE,
 ) -> str:
-    """Write the content of a merge of a source into a destination.
+    """Write the content of a merge of a source into a destination; `base_id` may be empty.
 
-    Args:
-        base_id: metarange of the merge base, or empty.
-
-    Returns:
-        The result's metarange id; the destination's own when the source changes nothing.
-
-    Raises:
-        MergeConflictError: a conflict under the default strategy; no metarange refers to the written ranges.
+    Returns the metarange id: the destination's own when the source changes nothing. After a MergeConflictError no
+    metarange refers to the written ranges.
     """
     if source_id in (base_id, destination_id):
         return destination_id

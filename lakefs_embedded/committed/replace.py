@@ -18,13 +18,10 @@ def replace_below(
     records: Iterable[tuple[bytes, Value]],
     rule: SplitRule = SERVER_RULE,
 ) -> MetaRange:
-    """Write the content of a base without the keys below `prefixes`, and with new records.
+    """Write the content of a base without the keys below `prefixes`, and with new records in key order.
 
     A record replaces the base's even when both have the same identity: the new address is kept. Ranges without such
     keys are reused: neither read nor written.
-
-    Args:
-        records: in key order, one per key.
 
     Source: lakeFS pkg/graveler/committed/manager.go (Import; behaviour)
     """

@@ -70,11 +70,7 @@ SERVER_SIZES = BlockSizes()
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """A finished table.
-
-    Attributes:
-        estimated_size: size in bytes, as a server estimates it when it closes the table.
-    """
+    """A finished table; `estimated_size` is in bytes, as a server estimates it when it closes the table."""
 
     id: str
     data: bytes
@@ -159,11 +155,7 @@ class _BlockWriter:
 
 
 class TableWriter:
-    """Writes a table, record by record.
-
-    Args:
-        extra: further properties in the id, such as of refs dumps.
-    """
+    """Writes a table, record by record; `extra` are further properties in the id, such as of refs dumps."""
 
     def __init__(
         self, kind: str = RANGES, extra: Mapping[str, str] | None = None, sizes: BlockSizes = SERVER_SIZES
@@ -282,11 +274,7 @@ def write_table(
     extra: Mapping[str, str] | None = None,
     sizes: BlockSizes = SERVER_SIZES,
 ) -> WrittenTable:
-    """Write a whole table.
-
-    Raises:
-        ValueError: a key is not greater than its predecessor.
-    """
+    """Write a whole table; raises ValueError unless each key is greater than its predecessor."""
     writer = TableWriter(kind, extra, sizes)
     for key, value in records:
         writer.add(key, value)

@@ -42,11 +42,7 @@ type BodyReader = Callable[[Request], Iterator[bytes]]
 
 
 class Gateway:
-    """Serves S3 requests.
-
-    Args:
-        read_body: iterates over a large body in a worker thread, blocking until bytes arrive.
-    """
+    """Serves S3 requests; `read_body` iterates over a large body in a worker thread, blocking until bytes arrive."""
 
     def __init__(
         self,

@@ -67,15 +67,7 @@ def new_checksum(name: str) -> Checksum:
 
 
 class ExpectedChecksum:
-    """An expected checksum of a body.
-
-    Args:
-        name: header name of the algorithm, see `new_checksum`.
-        value: base64; None if a trailer will give it, see `set`.
-
-    Raises:
-        S3Error: unknown algorithm, or a malformed value.
-    """
+    """An expected checksum of a body: header name of the algorithm, and base64; None if a trailer will give it."""
 
     def __init__(self, name: str, value: str | None = None) -> None:
         self.name = name

@@ -37,11 +37,7 @@ _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})(?:;chunk-signature=([0-9a-f]{64}))?")
 
 
 class Signatures:
-    """The chain of signatures over the chunks of a body.
-
-    Args:
-        claim: the request's signature, first in the chain.
-    """
+    """The chain of signatures over the chunks of a body; that of the request is the first."""
 
     def __init__(self, key: bytes, claim: Claim) -> None:
         self._key = key
@@ -111,14 +107,9 @@ def decode(
     signatures: Signatures | None,
     trailers: Mapping[str, ExpectedChecksum],
 ) -> Iterator[bytes]:
-    """Decode a body.
+    """Decode a body, verify its chunks, and set the announced checksums from its trailers.
 
-    Args:
-        signatures: verifies the chunks; unused in an unsigned mode, and None if chunks cannot be signed.
-        trailers: announced checksums by trailer name; their values are set from the trailers.
-
-    Raises:
-        S3Error: a signature is wrong, the body ends early, or the encoding is malformed.
+    `signatures` are unused in an unsigned mode, and None if chunks cannot be signed.
     """
     source = _Source(pieces)
     is_signed = mode != UNSIGNED_TRAILER

@@ -34,11 +34,7 @@ _IN_LAKEFS: dict[tuple[str, str], tuple[str, str | None]] = {
 
 
 def as_lakefs(error: S3Error, operation: str) -> S3Error:
-    """Return lakeFS's error in place of S3's.
-
-    Args:
-        operation: name of the operation's handler; "" without one.
-    """
+    """Return lakeFS's error in place of S3's; `operation` is the name of the handler, or ""."""
     found = _IN_LAKEFS.get((operation, error.code)) or _IN_LAKEFS.get((_ANY, error.code))
     return error if found is None else S3Error(*found)
 

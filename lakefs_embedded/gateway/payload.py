@@ -27,12 +27,8 @@ class Payload:
     def open(self, *, checksums: bool = True) -> Iterator[bytes]:
         """Return an iterator over the decoded body, verified after the last byte.
 
-        Args:
-            checksums: verify checksum headers too. On completing a multipart upload they are those of the object, not
-                of the body.
-
-        Raises:
-            S3Error: at once for malformed headers; from the iterator for a wrong body.
+        Without `checksums` the headers of checksums are not verified: on completing a multipart upload they are those
+        of the object, not of the body.
         """
         headers = self._header_checksums() if checksums else []
         payload = self._claim.payload

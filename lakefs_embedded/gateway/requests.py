@@ -151,11 +151,7 @@ class S3Request:
         return pieces
 
     def copy_source(self) -> Target | None:
-        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded; None without it.
-
-        Raises:
-            S3Error: malformed, or with an object version.
-        """
+        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded; None without it."""
         header = self.raw.text("x-amz-copy-source")
         if not header:
             return None

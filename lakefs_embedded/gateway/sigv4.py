@@ -43,11 +43,7 @@ type Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """The signed parts of a request, as received.
-
-    Attributes:
-        headers: in order; names in lower case.
-    """
+    """The signed parts of a request, as received; header names in order and in lower case."""
 
     method: str
     path: bytes
@@ -142,11 +138,7 @@ def read_claim(request: RawRequest) -> Claim:
 
 
 def verify(request: RawRequest, claim: Claim, secret: str, now: datetime) -> None:
-    """Verify the signature of a request with the key's secret.
-
-    Raises:
-        S3Error: a required header is unsigned, the signature is wrong, expired, or in the future.
-    """
+    """Verify a request's signature with the key's secret; it must be right, current, and cover the required headers."""
     _require_signed(request, claim)
     wanted = sign(claim.signing_key(secret), string_to_sign(request, claim)).hex()
     if not hmac.compare_digest(wanted, claim.signature):

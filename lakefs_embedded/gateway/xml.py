@@ -23,11 +23,7 @@ type Node = tuple[str, str | int | bool | Iterable[Node]]
 
 
 def document(root: str, *children: Node, namespace: bool = True) -> bytes:
-    """Write a document from pairs of name and text, or of name and children.
-
-    Args:
-        namespace: whether to declare S3's namespace; its errors have none.
-    """
+    """Write a document from pairs of name and text, or of name and children; S3's errors declare no namespace."""
     attribute = f' xmlns="{NAMESPACE}"' if namespace else ""
     parts = [_HEAD, f"<{root}{attribute}>"]
     for child in children:
@@ -44,11 +40,7 @@ def timestamp(value: datetime | None) -> str:
 
 
 def parse(data: bytes, root: str) -> ElementTree.Element:
-    """Parse a request body (UTF-8) with the given root element.
-
-    Raises:
-        S3Error: not XML, another root element, or a DTD (its entities can expand without bound).
-    """
+    """Parse a request body (UTF-8) with this root element; refuses a DTD, whose entities can expand without bound."""
     try:
         # The parser gets text and not bytes: a document in another encoding could hide its DTD from the check
         # below, because the parser follows a byte order mark.

@@ -21,11 +21,7 @@ from lakefs_embedded.kv.model import KeyNotFoundError, PredicateFailedError, Sto
 
 
 class DynamoStore(DynamoTable, Store):
-    """A `Store` on a DynamoDB table.
-
-    Args:
-        create: create a missing table; otherwise a missing table is a `ConfigError`.
-    """
+    """A `Store` on a DynamoDB table; a missing one is created or (not `create`) a `ConfigError`."""
 
     def __init__(
         self,

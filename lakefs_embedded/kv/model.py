@@ -54,20 +54,13 @@ class Store(Protocol):
         """Delete a key, if it exists."""
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one equals `predicate`; None requires that the key does not exist.
+        """Write a value if the stored one equals `predicate` (None: there is none), or raise PredicateFailedError.
 
         Of concurrent calls with the same predicate exactly one succeeds, across threads and processes.
-
-        Raises:
-            PredicateFailedError: the stored value differs; nothing was written.
         """
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Delete a key if its value equals `predicate`.
-
-        Raises:
-            PredicateFailedError: the value differs or the key does not exist; nothing was deleted.
-        """
+        """Delete a key if its value equals `predicate`, or raise PredicateFailedError."""
 
     def close(self) -> None:
         """Close files and connections; the store must not be used afterwards."""

@@ -22,11 +22,7 @@ _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
 class PostgresStore(PostgresConnections, Store):
-    """A `Store` on a PostgreSQL database.
-
-    Args:
-        create: create a missing table; otherwise a missing table is a `ConfigError`.
-    """
+    """A `Store` on a PostgreSQL database; a missing table is created or (not `create`) a `ConfigError`."""
 
     def __init__(self, url: str, create: bool = True) -> None:
         self._creates = create

@@ -27,11 +27,7 @@ _SCHEMA = """
 
 
 class SQLiteKV(Store):
-    """A `Store` in a SQLite file, with a pool of connections.
-
-    Args:
-        busy_seconds: wait for other writers before UnavailableError.
-    """
+    """A `Store` in a SQLite file, with a pool of connections; waits `busy_seconds` for other writers."""
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path

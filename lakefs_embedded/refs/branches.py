@@ -63,11 +63,7 @@ class Branches:
             raise BranchExistsError from None
 
     def change(self, repository: Repository, old: Stored, new: Branch) -> Stored:
-        """Replace an unchanged branch.
-
-        Raises:
-            PredicateFailedError: changed or deleted meanwhile; nothing was written.
-        """
+        """Replace an unchanged branch, or raise PredicateFailedError."""
         raw = new.encode()
         self._kv.set_if(repository.partition, branch_key(new.name), raw, old.raw)
         stored = Stored(new, raw)

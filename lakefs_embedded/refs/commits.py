@@ -26,11 +26,7 @@ def new_commit(
     metadata: Mapping[str, str],
     parents: Sequence[Commit],
 ) -> Commit:
-    """Make a commit; its id is the hash of its other fields.
-
-    Args:
-        creation_date: aware; only whole seconds enter the id.
-    """
+    """Make a commit; its id is the hash of its other fields, with whole seconds of the date."""
     ids = tuple(parent.id for parent in parents)
     return Commit(
         id=commit_id(committer, message, metarange_id, creation_date, metadata, ids),

@@ -41,12 +41,7 @@ _ID_PREFIX = re.compile(r"[0-9a-f]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression.
-
-    Args:
-        base: branch, tag, commit id, or the beginning of one.
-        modifiers: (sign, number) pairs in order.
-    """
+    """A parsed expression: the base (branch, tag, or beginning of a commit id), and (sign, number) pairs in order."""
 
     base: str
     modifiers: tuple[tuple[str, int], ...] = ()
@@ -91,13 +86,9 @@ class Resolver:
         self._mistaken_ids = mistaken_ids
 
     def resolve(self, repository: Repository, text: str) -> Resolved:
-        """Resolve an expression.
+        """Resolve an expression, or raise InvalidRefError (400) or a MissingError (404).
 
         The record of a plain branch may come from the cache: the reader's flow reads it again.
-
-        Raises:
-            InvalidRefError: 400, the expression cannot be parsed.
-            RefNotFoundError, CommitNotFoundError, RefAmbiguousError: 404.
         """
         expression = parse(text)
         is_plain = not expression.modifiers or expression.modifiers[0][0] == "$"

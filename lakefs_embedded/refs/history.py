@@ -14,13 +14,10 @@ GetCommit = Callable[[str], Commit]
 
 
 def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
-    """Yield a commit and its ancestors, each once.
+    """Yield a commit and its ancestors (`first_parent`: first parents only), each once.
 
     The next commit is always the youngest commit reached so far. The order is not by creation date alone: a commit can
     only follow one of its children.
-
-    Args:
-        first_parent: follow first parents only.
     """
     first = get(start)
     heap = [_rank(first)]

@@ -56,11 +56,7 @@ class StepOneRepositories(Repositories):
         self._require_free(name)
 
     def delete(self, name: str) -> None:
-        """Delete a repository's records, or continue an interrupted deletion.
-
-        Raises:
-            RepositoryNotFoundError: 404; also when another deletion has finished first.
-        """
+        """Delete a repository's records, or continue an interrupted deletion."""
         found = self._read(name)
         if found is None:
             raise RepositoryNotFoundError
@@ -103,11 +99,7 @@ class StepTwoRepositories(StepOneRepositories):
     """Repositories by the design's step 2."""
 
     def get(self, name: str) -> Repository:
-        """Look up an active repository. An unfinished create is not found.
-
-        Raises:
-            RepositoryInDeletionError: 410; also after a failed create.
-        """
+        """Look up an active repository. An unfinished create is not found, a failed one is in deletion (410)."""
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
             raise RepositoryNotFoundError
@@ -116,11 +108,7 @@ class StepTwoRepositories(StepOneRepositories):
         return found.repository
 
     def delete(self, name: str) -> None:
-        """Delete a repository, or continue an interrupted deletion; the trash cleaner removes its rows.
-
-        Raises:
-            RepositoryNotFoundError: 404; also of an unfinished create, or after another deletion.
-        """
+        """Delete a repository, or continue an interrupted deletion; the trash cleaner removes its rows."""
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
             raise RepositoryNotFoundError

@@ -21,11 +21,7 @@ CACHED_FOR = timedelta(minutes=10)
 
 
 class MistakenIds:
-    """Full commit ids with a wrong resolution.
-
-    Args:
-        enabled: False resolves every id to itself.
-    """
+    """Full commit ids with a wrong resolution; unless `enabled`, each id resolves to itself."""
 
     def __init__(self, clock: Callable[[], datetime], *, enabled: bool) -> None:
         self._clock = clock

@@ -42,11 +42,7 @@ class Protection:
         return patterns, _etag(raw)
 
     def replace(self, repository: Repository, patterns: Sequence[str], if_match: str | None) -> None:
-        """Set the patterns.
-
-        Raises:
-            PreconditionError: 412, `if_match` is not the current ETag, or they were changed meanwhile.
-        """
+        """Set the patterns; raises PreconditionError (412) when `if_match` is not their current ETag."""
         raw = self._raw(repository)
         if if_match is not None and if_match != _etag(raw):
             raise PreconditionError

@@ -33,11 +33,7 @@ class _Claims:
 
 
 class Authenticator:
-    """Finds the user of a request.
-
-    Args:
-        signing_key: signing key of the server; tokens are signed with a key derived from it.
-    """
+    """Finds the user of a request; tokens are signed with a key derived from `signing_key`."""
 
     def __init__(
         self, accounts: Accounts, *, signing_key: str, login_seconds: int, clock: Callable[[], datetime]

@@ -24,12 +24,7 @@ SECRETS_FILE = "server.json"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A key pair and its user.
-
-    Attributes:
-        secret_access_key: shown only once, when it is generated.
-        user_name: the committer of the user's commits.
-    """
+    """A key pair and its user, the committer of its commits; the secret is shown only when it is generated."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -78,14 +73,9 @@ class DataFolder:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], credentials: Credentials | None = None) -> DataFolder:
-        """Open a data folder, creating it if needed.
+        """Open a data folder, creating it if needed; `credentials` are used without storing them.
 
-        Args:
-            credentials: key pair to use without storing it; None uses the one in the folder.
-
-        Raises:
-            ConfigError: the folder cannot be created or read.
-            FormatError: its secrets file is damaged.
+        Raises ConfigError when it cannot be created or read, FormatError for a damaged secrets file.
         """
         path = Path(os.path.abspath(folder))
         try:

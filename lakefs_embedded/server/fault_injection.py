@@ -51,11 +51,7 @@ class InjectedResponse:
 
 @dataclass(frozen=True, slots=True)
 class DropConnection:
-    """Fault: close the connection without sending a byte.
-
-    Attributes:
-        served: serve the request first, so that only its response is lost.
-    """
+    """Fault: close the connection without sending a byte; `served`: after serving the request."""
 
     served: bool = False
 

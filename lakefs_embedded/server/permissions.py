@@ -37,11 +37,7 @@ class RequiredPermission:
     resource: str
 
     def resolve(self, path: Mapping[str, str], query: Query, body: Any) -> Permission:
-        """Fill in the resource of one request.
-
-        Raises:
-            RequestError: 400, the query lacks a parameter of the resource.
-        """
+        """Fill in the resource of one request; raises RequestError when the query lacks its parameter."""
 
         def fill(match: re.Match[str]) -> str:
             source, name = match.groups()

@@ -70,12 +70,7 @@ def _server_of(service: Service) -> uvicorn.Server:
 def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
     """Run until SIGTERM or SIGINT; running requests are finished first, a second signal aborts them.
 
-    Args:
-        on_ready: called with the server's URL once it accepts connections.
-
-    Raises:
-        UnavailableError: the address is in use.
-        ConfigError: a store cannot be used.
+    `on_ready` is called with the server's URL once it accepts connections.
     """
     listening = bind(settings.listen)
     try:

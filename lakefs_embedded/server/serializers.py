@@ -133,11 +133,7 @@ def gc_rules(value: Rules) -> JsonObject:
 
 
 def prepared_commits(value: PreparedCommits, *, presigned_url: str | None) -> JsonObject:
-    """A GarbageCollectionPrepareResponse.
-
-    Args:
-        presigned_url: None omits the key (status), "" is an empty value (synchronous call without pre-signing).
-    """
+    """A GarbageCollectionPrepareResponse; without the URL's key if it is None (status), "" without pre-signing."""
     fields = {
         "gc_addresses_location": value.addresses_location,
         "gc_commits_location": value.commits_location,

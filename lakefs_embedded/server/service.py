@@ -54,14 +54,11 @@ class Service:
         clock: Clock = utc_now,
         faults: FaultInjector | None = None,
     ) -> Service:
-        """Open the stores and wire the application.
+        """Open the stores and wire the application; raises ConfigError for a store of another lakeFS schema version.
 
         Args:
             kv: store to use in place of `settings.kv_url`; the caller closes it.
             open_namespace: opens a namespace URI in place of the block store of the settings, for tests.
-
-        Raises:
-            ConfigError: the store has another lakeFS schema version, or a URL is wrong.
         """
         with ExitStack() as opening:
             if kv is None:

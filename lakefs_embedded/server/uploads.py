@@ -49,9 +49,8 @@ class BodyChunks(Iterator[bytes]):
 class FormContent(Iterator[bytes]):
     """The bytes of the form field `content`; other fields are skipped.
 
-    Raises:
-        RequestError: 400, no boundary in the Content-Type. `open` raises it for a missing field, before any byte is
-            stored; a malformed form can raise it at any chunk.
+    `open` raises RequestError for a missing field, before any byte is stored; a malformed form can raise it at any
+    chunk.
     """
 
     def __init__(self, chunks: Iterator[bytes], content_type: str) -> None:

@@ -23,11 +23,7 @@ PARTITION = b"usage"
 
 
 class Usage:
-    """Counts requests in memory, and adds them to those of the installation on demand.
-
-    Args:
-        kv: has the installation's id (created if missing) and the counts by month.
-    """
+    """Counts requests in memory, and adds them to those of the installation, by month, on demand."""
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self.installation_id = _installation_id(kv)

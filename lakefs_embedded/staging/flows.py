@@ -34,14 +34,9 @@ def write_staged(
     write: Callable[[Branch], None],
     tries: int,
 ) -> None:
-    """Write to a branch by the writer's flow.
+    """Write to a branch by the writer's flow; `write` writes to `branch.staging_token` and must be idempotent.
 
-    Args:
-        write: writes to `branch.staging_token`; must be idempotent.
-
-    Raises:
-        BranchNotFoundError: 404; also when the branch was deleted while writing.
-        TooManyTriesError: 429, a commit began during every try. The write may have taken effect.
+    After TooManyTriesError (429, a commit began during every try) the write may have taken effect.
     """
     branch = branches.cached(repository, name).branch
     for _ in range(tries):
@@ -54,11 +49,7 @@ def write_staged(
 
 
 def read_branch[T](branches: Branches, repository: Repository, name: str, read: Callable[[Branch], T]) -> T:
-    """Read from a branch by the reader's flow.
-
-    Args:
-        read: reads through `branch.tokens` and `branch.commit_id`; must not return a lazy result.
-    """
+    """Read by the reader's flow, through `branch.tokens` and `branch.commit_id`; no result may be lazy."""
     branch = branches.cached(repository, name).branch
     for _ in range(READ_TRIES):
         result = read(branch)

@@ -59,9 +59,8 @@ class CommitProtocol:
     def commit_staged(self, repository: Repository, name: str, build: Build) -> Committed:
         """Commit the changes staged before this call, and possibly some staged during it.
 
-        Raises:
-            NoChangesError: 400; also when a concurrent commit took all changes. The token stays sealed.
-            TooManyTriesError: 429; the changes stay on the branch.
+        After NoChangesError, also when a concurrent commit took all changes, the token stays sealed; after
+        TooManyTriesError the changes stay on the branch.
         """
         sealed = self.seal(repository, name)
         ours = sealed.branch.sealed_tokens
@@ -82,14 +81,9 @@ class CommitProtocol:
         build: Callable[[str], Commit],
         is_dirty: Callable[[Branch], bool],
     ) -> Committed:
-        """Commit unstaged content (a merge, a revert, a metarange).
+        """Commit unstaged content (a merge, a revert, a metarange), built on top of a head commit id.
 
-        Args:
-            build: makes the commit on top of a head commit id.
-            is_dirty: whether a branch has uncommitted changes.
-
-        Raises:
-            DirtyBranchError: 400. If it is raised before the token is sealed, the branch stays as it was.
+        Raises DirtyBranchError; if `is_dirty` before the token is sealed, the branch stays as it was.
         """
         if is_dirty(self._branches.current(repository, name).branch):
             raise DirtyBranchError

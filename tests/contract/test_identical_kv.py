@@ -203,7 +203,6 @@ def test_a_store_with_the_same_name_elsewhere_stops_the_run(
 
 
 def copy_store(world: World, path: Path) -> str:
-    """Yesterday's copy of the store."""
     kv = world.lake.kv
     record = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key(world.lake.repository)))
     tokens = [token.encode() for token in world.lake.tokens()]

@@ -26,13 +26,7 @@ CONFIRMED = "confirmed by a second request; the first answer was"
 
 @dataclass
 class Place:
-    """A folder of a store.
-
-    Attributes:
-        kind: of the store.
-        uri: of the folder.
-        options: how it is reached.
-    """
+    """A folder of a kind of store, and how it is reached."""
 
     kind: str
     uri: str
@@ -71,7 +65,6 @@ def is_deletion(method: str, path: str) -> bool:
 
 
 def loses_the_first(turns: int = 1) -> Callable[[str, str], bool]:
-    """Lose the answers to the first deletions."""
     seen: list[str] = []
 
     def loses(method: str, path: str) -> bool:

@@ -39,8 +39,6 @@ ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/em
 
 @dataclass
 class Places:
-    """Two folders of one store, and the way from one to the other."""
-
     source: ObjectWriter
     target: ObjectWriter
     copier: ObjectCopier
@@ -223,8 +221,6 @@ def test_a_copy_that_is_not_like_its_source_is_an_error(changes: dict[str, objec
 
 @dataclass
 class Versioned:
-    """A store that keeps versions."""
-
     uri: str
     options: StorageOptions
     writer: ObjectWriter

@@ -54,10 +54,7 @@ def planted(ground: PlantedServer) -> PlantedLake:
 
 @pytest.fixture(autouse=True)
 def few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the server for a handful: with all of them a run makes 600 requests, a third of its time.
-
-    The runs of tests/system have all of them.
-    """
+    """Ask the server for a handful: all of them, as in tests/system, take a third of a run's time."""
     checked = LakeFSPlanRunOperator.checked
 
     def fewer(operator: LakeFSPlanRunOperator, *window: Any) -> steps.GCConfig:

@@ -16,11 +16,8 @@ DONE = "success"
 def marked(
     airflow: Airflow, dag_id: str, conf: Mapping[str, Any], states: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """What becomes of a run with tasks in some states, the others not begun, that a person marks as failed.
-
-    Returns:
-        The run's state, where each task that still runs fails, and these tasks.
-    """
+    """The state of a run with tasks in some states that a person marks as failed, where each task that still runs
+    fails, and these tasks."""
     from airflow.api.common.mark_tasks import set_dag_run_state_to_failed
     from airflow.models.dagrun import DagRun
     from airflow.serialization.serialized_objects import DagSerialization

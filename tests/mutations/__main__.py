@@ -78,8 +78,6 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass
 class Job:
-    """Tests that run in a process forked from this one."""
-
     name: str  # of the breakage
     tests: list[str]  # as pytest names them
     folder: Path  # for what they write
@@ -115,7 +113,6 @@ class Job:
         return int(pytest.main([*_OPTIONS, f"--basetemp={self.folder / 'files'}", *self.tests]))
 
     def run_in(self, root: Path) -> None:
-        """Run in a copy of the tree."""
         self.folder.mkdir(exist_ok=True)
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "AIRFLOW"))

@@ -117,8 +117,6 @@ def break_product(breakages: Sequence[Breakage]) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module with guards broken."""
-
     breakages: Sequence[Breakage] = ()
 
     def get_code(self, fullname: str) -> CodeType:
@@ -126,8 +124,6 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are to be broken."""
-
     def __init__(self, breakages: Sequence[Breakage]) -> None:
         self._breakages = breakages
 
@@ -152,7 +148,6 @@ class BrokenTree:
 
     @contextmanager
     def broken(self, breakages: Sequence[Breakage]) -> Iterator[None]:
-        """Have guards broken until the end of the block."""
         paths = {each.module: file_of(each.module, self.root) for each in breakages}
         try:
             for module, path in paths.items():

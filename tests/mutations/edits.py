@@ -46,7 +46,6 @@ class Edit:
     which: Which  # its number, or its name
 
     def apply(self, scope: ast.AST) -> None:
-        """Change a function, class or module."""
         raise NotImplementedError
 
     def _node(self, scope: ast.AST) -> ast.AST:
@@ -100,8 +99,6 @@ class Drop(Edit):
 
 @dataclass(frozen=True)
 class Keep(Edit):
-    """A node becomes one of its parts."""
-
     part: str
 
     def apply(self, scope: ast.AST) -> None:
@@ -114,8 +111,6 @@ class Keep(Edit):
 
 @dataclass(frozen=True)
 class Operator(Edit):
-    """A comparison or operation has another operator."""
-
     name: str
 
     def apply(self, scope: ast.AST) -> None:
@@ -129,8 +124,6 @@ class Operator(Edit):
 
 @dataclass(frozen=True)
 class Negate(Edit):
-    """A condition becomes its opposite."""
-
     part: str = ""
 
     def apply(self, scope: ast.AST) -> None:
@@ -167,8 +160,6 @@ class Swap(Edit):
 
 @dataclass(frozen=True)
 class Leave(Edit):
-    """The function is left where a statement was."""
-
     value: object = None
 
     def apply(self, scope: ast.AST) -> None:
@@ -176,8 +167,6 @@ class Leave(Edit):
 
 
 class Always(Edit):
-    """The function returns a constant."""
-
     value: object
 
     def __init__(self, value: object) -> None:
@@ -206,7 +195,6 @@ class Both:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below one, in the order of the tree."""
     for child in ast.iter_child_nodes(node):
         yield child
         yield from walk(child)
@@ -237,7 +225,6 @@ def name_of(node: ast.AST) -> str:
 
 
 def literal(value: object) -> ast.expr:
-    """A constant as a node."""
     if isinstance(value, tuple | list):
         members = [literal(each) for each in value]
         return ast.Tuple(members, ast.Load()) if isinstance(value, tuple) else ast.List(members, ast.Load())
@@ -253,7 +240,6 @@ def literal(value: object) -> ast.expr:
 
 
 def find_scope(tree: ast.Module, name: str) -> ast.AST:
-    """Give a function or class by its name with those around it."""
     scope: ast.AST = tree
     for part in name.split(".") if name else ():
         named = (ast.FunctionDef, ast.ClassDef)
@@ -286,8 +272,6 @@ def _find(scope: ast.AST, node: ast.AST, part: str) -> tuple[ast.AST, str, int |
 
 
 class _Members(ast.AST):
-    """A list of nodes on the way to one of them."""
-
     def __init__(self, owner: ast.AST, field: str, nodes: list[ast.AST]) -> None:
         self.owner, self.field, self.nodes = owner, field, nodes
 

@@ -56,14 +56,7 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass
 class Tour:
-    """Somebody at a browser.
-
-    Attributes:
-        page: where they are.
-        url: of Airflow.
-        pictures: folder for pictures.
-        problems: what was wrong for people who cannot see, hear or point well; by page.
-    """
+    """Somebody at a browser; `problems`, by page, are those of people who cannot see, hear or point well."""
 
     page: Page
     url: str
@@ -71,7 +64,6 @@ class Tour:
     problems: dict[str, list[str]] = field(default_factory=dict)
 
     def open(self, address: str) -> None:
-        """Go to a page of Airflow's."""
         self.page.goto(f"{self.url}/{address}")
 
     def dredge(self, address: str = "") -> None:
@@ -80,7 +72,6 @@ class Tour:
 
     @property
     def frame(self) -> FrameLocator:
-        """The pages inside Airflow's frame."""
         return self.page.frame_locator("iframe")
 
     def until(self, text: str | re.Pattern[str]) -> None:
@@ -94,7 +85,6 @@ class Tour:
         )
 
     def picture(self, name: str) -> None:
-        """Keep a picture of a page of Dredge's."""
         self.page.wait_for_load_state("load")
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
         self._has_run_nothing(name)
@@ -118,7 +108,6 @@ class Tour:
         assert self.page.evaluate("window.stolen") is None, f"{name}: a name in the lake was run as a script"
 
     def airflow_picture(self, name: str) -> None:
-        """Keep a picture of a page of Airflow's."""
         self.page.screenshot(path=self.pictures / f"{name}.png")
 
     def _set_theme(self, theme: str) -> None:
@@ -155,7 +144,6 @@ class Tour:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Run the system's Chromium."""
     path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
     if path is None:
         pytest.fail("there is no Chromium: install the package chromium, or start this by ./run test pages")
@@ -165,12 +153,7 @@ def browser() -> Iterator[Browser]:
 
 
 def fill(page: Page, values: Mapping[str, Any]) -> None:
-    """Fill in Airflow's form of a run.
-
-    Args:
-        page: that shows the form.
-        values: by name of the Param; truth values are switches, and texts of a list are chosen from it.
-    """
+    """Fill in Airflow's form of a run: truth values are switches, and texts of a list are chosen from it."""
     for name, value in values.items():
         element = page.locator(f"[name=element_{name}]")
         if isinstance(value, bool):

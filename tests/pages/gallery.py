@@ -41,12 +41,7 @@ from tests.support.trash import Ground
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pages that are served.
-
-    Attributes:
-        url: of the overview.
-        pages: addresses of pages in each state, by what to call them.
-    """
+    """Pages that are served: the address of the overview, and those of pages in each state."""
 
     url: str
     pages: dict[str, str]
@@ -213,7 +208,6 @@ def _served(app: Any) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve until Ctrl-C."""
     warnings.simplefilter("ignore")
     with gallery() as found:
         for name, address in found.pages.items():

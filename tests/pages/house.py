@@ -48,16 +48,7 @@ MIN_AGE_SECONDS = 2
 
 @dataclass(frozen=True)
 class House:
-    """What runs.
-
-    Attributes:
-        airflow: its API server, scheduler and so on.
-        lake: the server that has the repository "demo".
-        planted: what is in it, and what must become of it.
-        icechunk: folder of the Icechunk repository.
-        expires: a time in the middle of its history, in ISO 8601.
-        trash: state folder of the trash cleaner.
-    """
+    """What runs; `expires` is a time in the middle of the Icechunk repository's history, in ISO 8601."""
 
     airflow: LiveAirflow
     lake: Lake
@@ -68,18 +59,12 @@ class House:
 
     @property
     def url(self) -> str:
-        """Of Airflow's pages."""
         return f"http://127.0.0.1:{self.airflow.port}"
 
 
 @contextmanager
 def house(folder: Path, postgres: PostgresServer) -> Iterator[House]:
-    """Run everything, until the end of the block.
-
-    Args:
-        folder: for all of it; empty.
-        postgres: where databases go.
-    """
+    """Run everything in an empty folder, until the end of the block."""
     with lakefs_server(folder / "lakefs") as lake:
         planted = PlantedLake.create(lake.client, "demo", f"local://{folder / 'lakefs' / 'objects' / 'demo'}")
         plant_all(planted, SCALE)
@@ -158,7 +143,6 @@ def _key_values(postgres: PostgresServer) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Keep a house until Ctrl-C."""
     warnings.simplefilter("ignore")
     folder = ROOT / ".dredge" / "house"
     shutil.rmtree(folder, ignore_errors=True)

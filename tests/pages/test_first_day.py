@@ -60,8 +60,6 @@ def trigger(tour: Tour, dag_id: str, values: dict[str, Any]) -> str:
 
 
 def ended(home: House, dag_id: str, run: str) -> None:
-    """Wait for the end of a DAG run."""
-
     def done() -> bool:
         ((found,),) = home.airflow.rows(STATE, dag_id, unquote(run))
         return found in ("success", "failed")

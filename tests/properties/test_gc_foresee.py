@@ -88,7 +88,6 @@ def ask(world: World, commit_id: str) -> Commit:
 
 
 def dry_run(world: World, **asked: object) -> Run:
-    """A clean dry run up to the guards."""
     context = world.plan(dry_run=True, **asked)
     world.mark(context)
     release_lease(context)

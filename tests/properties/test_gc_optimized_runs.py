@@ -144,8 +144,6 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
 
 @dataclass
 class Waits:
-    """What runs found, where garbage waits."""
-
     # when a mark found each object for the first time since one saw it alive
     since: dict[str, datetime] = field(default_factory=dict)
     garbage: set[str] = field(default_factory=set)  # of the last complete run

@@ -40,7 +40,6 @@ SEEDS = range(depth(10, 60, "DREDGE_CASES"))
 
 
 def threshold_at(history: History, ids: dict[str, str], time: float) -> datetime:
-    """Give the real time that stands for a scenario's."""
     known = {
         float(name): history.snapshots[node].flushed_at
         for name, node in ids.items()

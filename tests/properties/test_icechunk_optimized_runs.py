@@ -51,8 +51,6 @@ MOVES = ("amend", "rebase", "abandon", "fork", "fork", "unfork", "reset", "upgra
 
 
 class World:
-    """A repository, and what the test knows of it."""
-
     def __init__(self, folder: Path, spec: int, chance: random.Random) -> None:
         self.folder, self.chance, self.uri = folder, chance, f"file://{folder}"
         config = quiet().RepositoryConfig.default()
@@ -187,7 +185,6 @@ class World:
                 os.utime(path, ns=(known, known))
 
     def make(self, name: str, move: Callable[[], None]) -> None:
-        """Make a move, and note whether it changed anything."""
         before = self._times()
         move()
         self.made[name] += before != self._times()

@@ -32,8 +32,6 @@ class Stored:
 
 @dataclass
 class Bucket:
-    """The objects of one bucket."""
-
     name: str
     clock: Clock  # gives times of writes
     etags: ETags = "md5"  # how they are made
@@ -62,7 +60,6 @@ class Bucket:
     def write(
         self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None
     ) -> Stored:
-        """Write an object."""
         self.writes += 1
         if etag is None:
             etag = (
@@ -94,7 +91,6 @@ class Bucket:
         return marker.version
 
     def versions(self, key: str) -> list[Stored]:
-        """Versions of a key, the newest first."""
         current = [self.objects[key]] if key in self.objects else []
         return current + self.older.get(key, [])[::-1]
 
@@ -102,7 +98,6 @@ class Bucket:
         return "enabled" if self.versioned else "off"
 
     def all_versions(self, key: str) -> list[ObjectVersion]:
-        """The same as the product sees them."""
         return [
             ObjectVersion(
                 version_id=each.version or "null",
@@ -116,7 +111,6 @@ class Bucket:
         ]
 
     def keys_from(self, prefix: str, after: str = "") -> Iterator[str]:
-        """The keys with a prefix and after a key, in order."""
         at = max(bisect_left(self.keys, prefix), bisect_right(self.keys, after) if after else 0)
         return takewhile(lambda key: key.startswith(prefix), islice(self.keys, at, None))
 
@@ -144,14 +138,12 @@ class Bucket:
         del self.keys[bisect_left(self.keys, key)]
 
     def flip(self, key: str) -> None:
-        """Flip a bit in the middle of an object."""
         stored = self.objects[key]
         middle = len(stored.data) // 2
         data = stored.data[:middle] + bytes([stored.data[middle] ^ 4]) + stored.data[middle + 1 :]
         self.objects[key] = replace(stored, data=data)
 
     def restore(self, key: str, stored: Stored) -> None:
-        """Restore an object."""
         if key not in self.objects:
             insort(self.keys, key)
         self.objects[key] = stored

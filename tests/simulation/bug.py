@@ -9,8 +9,6 @@ from tests.simulation.focus import ANYTHING, Focus
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A bug."""
-
     world: str  # that is to find it
     name: str  # half a sentence
     seed: int  # of the history that shows it

@@ -18,8 +18,6 @@ def instant(seconds: float) -> datetime:
 
 @dataclass
 class Clock:
-    """A clock of some machine."""
-
     true_seconds: Callable[[], float]  # gives the true time, in seconds since the start
     offset: float = 0.0  # seconds by which it is ahead at the start
     drift: float = 0.0  # seconds gained per second
@@ -28,7 +26,6 @@ class Clock:
     whole_seconds: bool = False  # it shows whole seconds only, rounded down
 
     def seconds(self) -> float:
-        """The displayed time, in seconds since the start."""
         now = self.true_seconds()
         jumped = sum(by for at, by in self.jumps if at <= now)
         return now * (1 + self.drift) + self.offset + jumped

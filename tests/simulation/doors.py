@@ -51,8 +51,6 @@ type Fault[T] = Callable[[Deed[T]], T]
 
 @dataclass
 class Doors:
-    """The doors of one history."""
-
     scheduler: Scheduler  # who runs
     weather: Weather = field(default_factory=Weather)  # what strikes
     # mean latency of a call in seconds, by the beginning of the name of its process
@@ -105,7 +103,6 @@ class Doors:
         return trigger.caller
 
     def faint(self, process: Process, seconds: float) -> None:
-        """Put a process to sleep."""
         self.sleeps += 1
         process.pause(seconds)
         self.asleep.append(process)
@@ -122,7 +119,6 @@ class Doors:
         process.give_up()
 
     def rouse(self, name: str) -> None:
-        """Wake sleeping processes now."""
         for process in [found for found in self.asleep if found.name.startswith(name)]:
             self.asleep.remove(process)
             process.rouse()
@@ -162,8 +158,6 @@ def not_done(words: str) -> Fault[object]:
 
 
 def answer_lost(words: str) -> Fault[object]:
-    """Do the operation and lose its answer."""
-
     def fault(deed: Deed[object]) -> object:
         deed()
         raise UnavailableError(f"{words} (done, answer lost)")

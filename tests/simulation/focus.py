@@ -18,8 +18,6 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Focus:
-    """Scenes and values preferred by histories."""
-
     scenes: tuple[str, ...] = ()  # names of scenes; each history has one of them. () is no focus on scenes
     # some of the values that a part of the setting may have, by its name; one of them is drawn
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -28,12 +26,10 @@ class Focus:
         return bool(self.scenes or self.settings)
 
     def draw(self, chance: random.Random, table: Mapping[str, Sequence[Any]], name: str) -> Any:
-        """Draw a part of the setting."""
         values = [value for value in table[name] if value in self.settings.get(name, table[name])]
         return chance.choice(values)
 
     def check(self, scenes: Mapping[str, object], table: Mapping[str, Sequence[Any]]) -> None:
-        """Check that general histories draw all its scenes and values."""
         unknown = [name for name in self.scenes if name not in scenes]
         for name, values in self.settings.items():
             unknown += [f"{name}={value!r}" for value in values if value not in table.get(name, ())]

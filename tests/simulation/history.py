@@ -38,8 +38,6 @@ OF_THE_BASE = ("weather", "kill", "sleep", "when", "each", "faint", "suspend", "
 
 @dataclass(frozen=True)
 class Move:
-    """An action at a time."""
-
     # true seconds after the beginning; negative is the past, which is made one after the other and in peace
     at: float
     verb: str  # what; those `OF_THE_BASE` are the base's own, others the world's
@@ -67,12 +65,9 @@ class Violation(AssertionError):
 
 
 class Scene:
-    """A world built for one history."""
-
     simulation: Simulation
 
     def moves(self) -> Mapping[str, Callable[..., Any]]:
-        """The moves of the world, by verb."""
         raise NotImplementedError
 
     def make(self, move: Move) -> None:
@@ -80,7 +75,6 @@ class Scene:
         self.moves()[move.verb](*move.args)
 
     def process_of(self, move: Move) -> Process:
-        """The process of a move."""
         return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
 
     def settle(self) -> None:
@@ -105,14 +99,11 @@ class Client:
             self.refused += 1
 
     def moves(self, verbs: Iterable[str]) -> dict[str, Callable[..., None]]:
-        """Some moves, by verb."""
         return {verb: lambda *args, verb=verb: self.make(verb, args) for verb in verbs}
 
 
 @dataclass
 class World:
-    """A kind of simulation."""
-
     focus: Focus = ANYTHING  # what its histories have more often than others
     name: ClassVar[str]  # for the command line
     steps: ClassVar[Sequence[str]] = ()  # that moves may meet
@@ -124,7 +115,6 @@ class World:
     installs: ClassVar[bool] = True
 
     def draw(self, chance: random.Random) -> list[Move]:
-        """Draw the moves of a history."""
         raise NotImplementedError
 
     def build(self, simulation: Simulation) -> Scene:
@@ -134,8 +124,6 @@ class World:
 
 @dataclass
 class Simulation:
-    """Services for a scene."""
-
     seed: int  # of the history
     scheduler: Scheduler  # who runs
     doors: Doors  # the moves between them
@@ -168,14 +156,11 @@ class Simulation:
             yield
 
     def chance(self, *names: object) -> random.Random:
-        """A stream of random numbers for a part of the setting."""
         return chance_of(self.seed, *names)
 
 
 @dataclass
 class Outcome:
-    """The result of a history."""
-
     world: str
     seed: int
     moves: list[tuple[int, Move]]  # those that were made, with their numbers
@@ -208,7 +193,6 @@ class Outcome:
         return f"./run simulate --world {self.world} --seed {self.seed} --one{short}{focus}"
 
     def tale(self) -> str:
-        """The history as text: the failure, the moves, the command."""
         lines = [f"world {self.world}, seed {self.seed}: {self.error or 'all is well'}"]
         lines += [f"  {number:4d}  {move}" for number, move in self.moves]
         if self.error is not None and not isinstance(self.error, Violation):

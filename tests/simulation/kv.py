@@ -21,8 +21,6 @@ _NOT_CUT: dict[str, Any] = {**_FAULTS, "staging cut short": lambda deed: deed()}
 
 
 class DoorKV(ForwardingStore):
-    """A store behind a door."""
-
     def __init__(self, store: Store, doors: Doors) -> None:
         super().__init__(store)
         self._doors = doors
@@ -57,7 +55,6 @@ class WatchedKV(MemoryKV):
         self.on_change: Callable[[bytes, bytes, bytes | None], None] = lambda _partition, _key, _value: None
 
     def rows(self) -> dict[tuple[bytes, bytes], bytes]:
-        """All values by partition and key."""
         return {
             (partition, key): value
             for partition, found in self._partitions.items()

@@ -77,11 +77,9 @@ class Server:
 
     @property
     def catalog(self) -> Catalog:
-        """Its data model."""
         return self.backend.catalog
 
     def start(self) -> None:
-        """Start with empty caches."""
         self.lives += 1
         name = self.name if self.lives == 1 else f"{self.name} life {self.lives}"
         self.process = Process(name, self.doors.scheduler, self.clock, role="server", may_fail=True)
@@ -97,7 +95,6 @@ class Server:
         self.user = accounts.user(OWNER[0])
 
     def restart(self, seconds: float = RESTART_SECONDS) -> None:
-        """Die now, and restart after a while."""
         self.process.kill()
         scheduler = self.doors.scheduler
         operator = Process(f"{self.name} restarted {self.lives}", scheduler)
@@ -124,7 +121,6 @@ class Server:
 
 
 def make_settings(catalog: Any, defects: frozenset[str] = frozenset()) -> ServerSettings:
-    """Settings of a server with namespaces in memory."""
     return ServerSettings(blockstore="s3", catalog=catalog, defects=defects)
 
 
@@ -252,7 +248,6 @@ def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response
 
 @cache
 def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
-    """The operation of a path template, and the mapping of the parameters."""
     wanted = path.strip("/").split("/")
     for operation in OPERATIONS:
         parts = operation.path.strip("/").split("/")
@@ -272,7 +267,6 @@ def make_client(
 
 
 def make_writer(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSWriter:
-    """The same with calls for commits and branches."""
     return _through(LakeFSWriter(URL, OWNER[1], OWNER[2]), Balancer(servers, doors, kept))
 
 

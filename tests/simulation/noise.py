@@ -32,5 +32,4 @@ def unit(value: int) -> float:
 
 
 def chance_of(*names: object) -> random.Random:
-    """A stream of random numbers for some names."""
     return random.Random(stable_hash(*names))

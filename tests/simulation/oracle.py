@@ -75,8 +75,6 @@ _OF_SWEEPS = tuple(f"/bulk_delete/_{name}.json" for name in ("try", "SUCCESS", "
 
 @dataclass
 class Oracle:
-    """Watches one bucket with one repository."""
-
     simulation: Simulation
     truth: Truth  # the readable addresses
     bucket: Bucket  # that holds the namespace
@@ -156,7 +154,6 @@ class Oracle:
             self._judge_last_copy(key.removeprefix(self.root))
 
     def acknowledged(self, verb: str, address: str) -> None:
-        """A server has promised to keep an address."""
         now = self.simulation.scheduler.now
         self.serving.promised.setdefault(address, now)
         if verb in VERBS_NOT_PROMISED or f"{self.root}{address}" in self.bucket.objects:
@@ -196,7 +193,6 @@ class Oracle:
         return (reads_records and address in self.in_records) or waits
 
     def on_put(self, key: str, data: bytes) -> None:
-        """Remember the bytes of data."""
         self.fences.on_put(key, data)
         self.answers.on_put(key, data)
         if key.endswith((_MARKED, "/report.json", *_OF_SWEEPS)):
@@ -234,11 +230,9 @@ class Oracle:
         self.copy_read = True
 
     def note_other(self) -> None:
-        """A run of another collector has ended."""
         self.others.append(self.simulation.scheduler.now)
 
     def check_readable(self) -> None:
-        """Check that all readable objects exist."""
         for address in sorted(self.truth.readable()):
             stored = self.bucket.objects.get(self.root + address)
             if stored is None:
@@ -282,7 +276,6 @@ class Oracle:
         self.simulation.states["held in peace"] += len(named)
 
     def check_figures(self, run: Run, ended: Orchestrated) -> None:
-        """Check the figures of a run's report."""
         self.answers.check_told(run, ended)
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
@@ -318,7 +311,6 @@ class Oracle:
         )
 
     def check_ends(self, runs: Iterable[Orchestrated]) -> None:
-        """Check that no run was ended by a tolerated condition."""
         for run in runs:
             is_denied = any(text.startswith("subtract: ConfigError") for text in run.errors)
             if is_denied and not self.simulation.doors.weather.struck["unreadable object"]:
@@ -332,7 +324,6 @@ class Oracle:
                 self.simulation.violate("held", f"a commit that is there ends {run.name}: {run.errors}")
 
     def check_secrets(self) -> None:
-        """Search all written files for secrets."""
         for key, stored in self.bucket.objects.items():
             for secret in self.secrets:
                 if secret in stored.data:

@@ -55,8 +55,6 @@ LEASE_RETRIES = 10
 
 @dataclass
 class Said:
-    """A person's answer to a run."""
-
     decision: str  # approved or rejected
     shown: float  # time of the look at its subject
     acknowledged: float | None = None  # time of its certain record; None if unknown
@@ -97,7 +95,6 @@ class Tries:
 
     @property
     def running(self) -> Process:
-        """The running process."""
         return self.simulation.scheduler.process
 
     def attempt(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
@@ -153,8 +150,6 @@ class Tries:
 
 @dataclass
 class Orchestrated(DagRun):
-    """A run of the lakeFS collector."""
-
     ended_at: float = 0.0  # when; never, where a process of it was lost, which may live on
     lost: bool = False  # whether one was
     by_person: bool = False  # whether no orchestrator does it
@@ -179,8 +174,6 @@ class Orchestrated(DagRun):
 
 @dataclass
 class Orchestrator(Tries):
-    """Starts DAG runs."""
-
     simulation: Simulation  # of the history
     make_client: Callable[[], LakeFSClient]  # a collector's client of the servers
     clocks: Sequence[Clock]  # of the machines that processes run on

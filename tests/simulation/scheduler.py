@@ -86,8 +86,6 @@ class Process:
 
 @dataclass(eq=False)
 class Actor:
-    """One thread of control."""
-
     name: str  # for the trace
     process: Process  # whose clock and life it shares at the moment
     chance: random.Random
@@ -102,8 +100,6 @@ class Actor:
 
 
 class Scheduler:
-    """Runs actors."""
-
     def __init__(self, seed: int = 0, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.now = 0.0
@@ -119,14 +115,12 @@ class Scheduler:
         self.error: BaseException | None = None
 
     def note(self, line: str) -> None:
-        """Write a line of the trace."""
         if self._trace is not None:
             self._trace(f"{self.now:.6f} {line}")
 
     def spawn(
         self, name: str, body: Callable[[], object], process: Process, at: float | None = None
     ) -> Actor:
-        """Start an actor, now or at a time."""
         count = self._names[name] = self._names.get(name, 0) + 1
         unique = name if count == 1 else f"{name}#{count}"
         actor = Actor(unique, process, chance_of(self.seed, "actor", unique), greenlet.greenlet(lambda: None))
@@ -157,7 +151,6 @@ class Scheduler:
         return actor.wakes > before
 
     def wake(self, actor: Actor) -> None:
-        """Wake a waiting actor."""
         if not actor.ended:
             actor.wakes += 1
             self._push(actor, self.now)
@@ -169,7 +162,6 @@ class Scheduler:
                 self._push(actor, self.now)
 
     def join(self, actor: Actor, seconds: float | None = None) -> None:
-        """Wait for the end of an actor (called by actors)."""
         end = None if seconds is None else self.now + seconds
         me = self._me()
         while not actor.ended and (end is None or self.now < end):

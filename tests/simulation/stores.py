@@ -46,8 +46,6 @@ type Infos = list[ObjectInfo]
 
 @dataclass
 class Stores:
-    """All buckets of a history."""
-
     doors: Doors
     buckets: dict[str, Bucket] = field(default_factory=dict)
     # the key-value store for a collector; None without access
@@ -63,7 +61,6 @@ _current: list[Stores] = []
 
 
 def current_rows(*_url: object, **_more: object) -> RowReader:
-    """The key-value store of the running history."""
     rows = _current[-1].rows
     assert rows is not None, "no run was given a way to the key-value store"
     return rows
@@ -114,8 +111,6 @@ FAULTS: dict[str, Any] = {
 
 
 class Sim(Located):
-    """A place in a bucket of the running history."""
-
     @property
     def _store(self) -> Bucket:
         return _current[-1].bucket(self._location.bucket)

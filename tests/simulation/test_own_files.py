@@ -54,7 +54,6 @@ def broken(own: OwnFiles, deed: Callable[[], None]) -> str:
 
 
 def by(own: OwnFiles, name: str, deed: Callable[[], None], calls: int = 0) -> str:
-    """The rule broken by a process."""
     scheduler = own.simulation.scheduler
     process = own.processes.setdefault(name, Process(name, scheduler, role="bulk_delete"))
     process.calls += calls

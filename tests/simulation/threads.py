@@ -14,8 +14,6 @@ from tests.simulation.scheduler import Actor, Scheduler
 
 
 class _Outside:
-    """The thread of a call outside all actors."""
-
     name = "outside"
 
 
@@ -76,8 +74,6 @@ class Thread:
 
 
 class Event:
-    """An event for waiting actors."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._set = False
@@ -136,8 +132,6 @@ class Lock:
 
 
 class Future[T]:
-    """A future result."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         self._ready = Event(scheduler)
         self._result: T | None = None

@@ -51,8 +51,6 @@ def _matches(pattern: str, name: str) -> bool:
 
 @dataclass
 class Truth:
-    """The truth about one repository."""
-
     repository: Repository  # its record
     scheduler: Scheduler  # gives the true time
     ranges: RangeReader  # reads tables, past all doors
@@ -77,7 +75,6 @@ class Truth:
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
 
     def changed(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        """Follow a change of the key-value store."""
         if partition == self.repository.partition:
             if not self._ref(key, value):
                 return
@@ -90,7 +87,6 @@ class Truth:
             self.look()
 
     def follow(self) -> None:
-        """Record the beginnings of readability from now on."""
         self.following = True
         self.look()
 
@@ -170,12 +166,10 @@ class Truth:
         return found
 
     def by_heads(self) -> set[str]:
-        """Addresses of head commits of branches."""
         heads = {branch.commit_id for branch in self.branches.values()}
         return {address for commit in heads for address in self.entries(commit).values()}
 
     def active(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
-        """Commits kept by a rule."""
         versions = [rules for _, rules in self.rules[-1:]]
         if since is not None:
             last = max(number for number, (at, _) in enumerate(self.rules) if at <= since or number == 0)
@@ -248,7 +242,6 @@ class Truth:
         return known
 
     def rules_changed(self, data: bytes) -> None:
-        """Follow a change of the file of rules."""
         rules = Rules.decode(data) if data else None
         if rules is not None and not rules.default_days and not rules.branch_days:
             rules = None

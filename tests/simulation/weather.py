@@ -18,8 +18,6 @@ type Door = Literal["kv", "store", "lakefs", "any"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of weather."""
-
     name: str  # what people read
     door: Door  # the calls that it may strike
     only: frozenset[str] = frozenset()  # names of the calls that it may strike; empty is all of the door
@@ -64,18 +62,14 @@ _SALT = {kind.name: stable_hash("weather", kind.name) for kind in KINDS}
 
 @dataclass
 class Weather:
-    """The spells of a history."""
-
     spells: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
     struck: Counter[str] = field(default_factory=Counter)  # how often each kind did something
 
     def add(self, kind: str, begin: float, seconds: float, rate: float) -> None:
-        """Begin a spell."""
         assert kind in BY_NAME, f"there is no weather {kind!r}"
         self.spells.setdefault(kind, []).append((begin, begin + seconds, rate))
 
     def clear(self) -> None:
-        """End all weather."""
         self.spells.clear()
 
     def strikes(self, door: Door, name: str, now: float, draw: int, role: str = "") -> str:

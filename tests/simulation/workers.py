@@ -21,8 +21,6 @@ TASK_TRIES = 4
 
 @dataclass
 class Workers:
-    """A task runner with separate processes as workers."""
-
     simulation: Simulation  # of the history
     clocks: Sequence[Clock]  # of the machines that they run on
     at_once: int = 2

@@ -51,8 +51,6 @@ SUBJECT = "memory://decision/lake"
 
 @dataclass(frozen=True)
 class Thing:
-    """An object in the store."""
-
     etag: str
     modified: datetime
 
@@ -67,8 +65,6 @@ class Commit:
 
 @dataclass
 class Database:
-    """lakeFS's records."""
-
     staged: set[str] = field(default_factory=set)
     commits: dict[str, Commit] = field(default_factory=dict)
 
@@ -89,8 +85,6 @@ class Seen:
 
 @dataclass
 class DecisionScene(Scene):
-    """One repository, and runs one after the other."""
-
     simulation: Simulation
     grace: timedelta
     things: dict[str, Thing] = field(default_factory=dict)
@@ -238,7 +232,6 @@ class DecisionScene(Scene):
         memory_store("decision").objects.pop(f"state/{POINTER}", None)
 
     def old_list(self, number: int) -> None:
-        """Copy an earlier list back."""
         if self.lists:
             self.folder.put(POINTER, self.lists[number % len(self.lists)])
 
@@ -460,8 +453,6 @@ class DecisionScene(Scene):
 
 @dataclass
 class DecisionWorld(World):
-    """See the module."""
-
     name = "decision"
     hours_max = 24.0 * 40
     installs = False

@@ -79,8 +79,6 @@ GRACE = 3.5 * DAY
 
 @dataclass
 class GcScene(Scene):
-    """A repository with its servers, writers and orchestrator."""
-
     simulation: Simulation
     kv: WatchedKV
     servers: list[Server]
@@ -127,7 +125,6 @@ class GcScene(Scene):
         return self.serve_by(lambda server: ask(server.catalog))
 
     def serve_by(self, ask: Callable[[Server], Any]) -> Any:
-        """Call a server, as a request in its process."""
         scheduler = self.simulation.scheduler
         self.requests += 1
         server = self.servers[self.requests % len(self.servers)]
@@ -291,8 +288,6 @@ class GcScene(Scene):
 
 @dataclass
 class GcWorld(World):
-    """See the module."""
-
     name = "gc"
     steps = STEPS
     hours_max = 24.0 * 14

@@ -37,8 +37,6 @@ REST = "rest"
 
 @dataclass
 class IcechunkScene(Scene):
-    """A repository with its writers and maintenance."""
-
     simulation: Simulation
     writers: Writers
     maintenance: Maintenance
@@ -115,8 +113,6 @@ class IcechunkScene(Scene):
 
 
 class IcechunkWorld(World):
-    """See the module."""
-
     name = "icechunk"
     steps = STEPS
     hours_max = 24.0 * 14

@@ -67,7 +67,6 @@ class TrashScene(Scene):
         }
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
-        """Call a server, as a request in its process."""
         self.requests += 1
         return self._serve(ask, self.servers[self.requests % len(self.servers)])
 
@@ -195,8 +194,6 @@ class TrashScene(Scene):
 
 
 class TrashWorld(World):
-    """See the module."""
-
     name = "trash"
     steps = TASKS
     hours_max = 24.0 * 21  # peace begins again after the acceptance of the restored store

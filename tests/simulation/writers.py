@@ -105,8 +105,6 @@ VERBS = tuple(DRAWS)
 
 @dataclass
 class Writer(Client):
-    """Makes the moves of writers on one repository."""
-
     scheduler: Scheduler  # gives the time
     repository: str  # its name
     namespace: str  # its URI

@@ -14,7 +14,6 @@ from airflow_dredge.spark_jobs import archive
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A made-up Java and Spark."""
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch()

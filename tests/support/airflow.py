@@ -37,13 +37,10 @@ FILTERS = (
 
 @dataclass(frozen=True)
 class Airflow:
-    """An Airflow home with a migrated database."""
-
     home: Path
 
     @classmethod
     def prepare(cls, home: Path) -> Airflow:
-        """Create an empty database in the home of the environment."""
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(empty_database(), home / DATABASE)
         _never_wait_for_the_disk()
@@ -54,7 +51,6 @@ class Airflow:
         return self.run_dag(load_dag(dag_id), conf)
 
     def run_dag(self, dag: Any, conf: Mapping[str, Any]) -> DagRun:
-        """The same for a given DAG."""
         with warnings.catch_warnings(), _schemas_checked_once():
             warnings.simplefilter("ignore")
             return DagRun.of(_without_waiting(dag).test(run_conf=dict(conf)))
@@ -73,7 +69,6 @@ class DagRun:
 
     @classmethod
     def of(cls, run: Any) -> DagRun:
-        """Read a run from the database."""
         from airflow.models.renderedtifields import RenderedTaskInstanceFields
         from airflow.models.xcom import XComModel
         from airflow.utils.session import create_session
@@ -147,8 +142,6 @@ def _schemas_checked_once() -> Iterator[None]:
 
 
 class StepsHere:
-    """Does the steps of Spark jobs in this process."""
-
     def __init__(self) -> None:
         self.started: list[str] = []
         self.before: Callable[[str, Mapping[str, str]], None] = lambda _step, _secrets: None
@@ -195,7 +188,6 @@ def connections(**values: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def load_dag(dag_id: str) -> Any:
-    """A DAG of the dags folder."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(dag_folder=str(ROOT / "dags" / f"{dag_id}.py"))

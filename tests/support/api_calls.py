@@ -19,7 +19,6 @@ QUERY: Mapping[str, str] = {
 
 
 def name(operation: Operation) -> str:
-    """Name of an operation's test case."""
     return f"{operation.method} {operation.path}"
 
 
@@ -29,7 +28,6 @@ def concrete(path: str, repository: str = "no-such-repository") -> str:
 
 
 def sample(expected: FieldType | None) -> Any:
-    """The smallest value of a type."""
     match expected:
         case Schema():
             return {key: sample(inner) for key, inner in expected.required.items()}

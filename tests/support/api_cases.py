@@ -66,7 +66,6 @@ class Api:
         return sdk.GarbageCollectionRules(default_retention_days=7, branches=[branch])
 
     def record(self, **changes: Any) -> sdk.CommitRecordCreation:
-        """The head commit of main as a record to create."""
         head = self.sdk.commits_api.get_commit(self.repo, "main")
         fields = {
             "commit_id": head.id,
@@ -106,7 +105,6 @@ class Api:
         return name
 
     def lose(self, path: str) -> None:
-        """Remove the bytes of an object from the store."""
         address = self.sdk.objects_api.stat_object(self.repo, "main", path).physical_address
         Path(address.removeprefix("local://")).unlink()
 
@@ -157,13 +155,10 @@ type Case = tuple[str, int, Callable[[Api], int]]
 
 
 def on(call: Callable[[LakeFSClient], Callable[..., Any]], *args: Any, **kwargs: Any) -> Callable[[Api], int]:
-    """A case of one SDK call on the case's repository."""
     return lambda api: api.status(call(api.sdk), api.repo, *args, **kwargs)
 
 
 def after(prepare: Callable[[Api], Any], case: Callable[[Api], int]) -> Callable[[Api], int]:
-    """A case with a preparation."""
-
     def run(api: Api) -> int:
         prepare(api)
         return case(api)

@@ -59,7 +59,6 @@ def two_branches() -> tuple[World, Run]:
 
 
 def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:
-    """Answer a request."""
     return answer(run, decision, by, through)
 
 
@@ -81,7 +80,6 @@ def asked_again(world: World, run: Run) -> None:
 
 
 def take(run: Run) -> StepSummary:
-    """Run the step with the answer, which must be an approval."""
     summary = approve(run)
     assert summary is not None
     return summary

@@ -24,7 +24,6 @@ def directory(kv: Store, changed: Callable[[], None] = lambda: None) -> Director
 
 
 def filled(kv: Store) -> Directory:
-    """Two of each, everything linked to everything."""
     made = directory(kv)
     for letter in "ab":
         made.users.create(f"user-{letter}")

@@ -17,8 +17,6 @@ __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
 @dataclass(frozen=True)
 class TestContainer:
-    """A new container on a running emulator."""
-
     __test__ = False
 
     options: StorageOptions  # how to reach it
@@ -26,18 +24,15 @@ class TestContainer:
     client: Any  # the bare SDK's, for what tests do without going through `dredge.storage`
 
     def names(self) -> list[str]:
-        """All blobs, as the SDK lists them."""
         return sorted(item.name for item in self.client.list_blobs())
 
 
 def copy_in_blocks(monkeypatch: pytest.MonkeyPatch, limit: int, block: int) -> None:
-    """Copy objects longer than a limit in blocks of some bytes."""
     monkeypatch.setattr(undo, "COPY_LIMIT_BYTES", limit)
     monkeypatch.setattr(undo, "BLOCK_BYTES", block)
 
 
 def make_container(options: StorageOptions) -> TestContainer:
-    """Make a new container."""
     from azure.storage.blob import ContainerClient
 
     name, endpoint = f"lake-{uuid.uuid4().hex[:12]}", str(options.azure.endpoint_url)

@@ -32,8 +32,6 @@ type Fault = Callable[[str, str, Query], Answer | None]
 
 
 class AzureServer(HTTPServer):
-    """A server with containers in memory."""
-
     def __init__(self) -> None:
         self.containers: dict[str, Container] = {}
         self.requests: list[tuple[str, str, Query]] = []
@@ -77,7 +75,6 @@ class AzureServer(HTTPServer):
         return self.containers[uri.removeprefix(self.url).split("/")[1]]
 
     def answer(self, method: str, path: str, query: Query, headers: Headers, body: bytes) -> Answer:
-        """Answer a request, or a part of a batch."""
         try:
             found = self.fault(method, path, query)
             return found if found is not None else self._route(method, path, query, headers, body)

@@ -18,8 +18,6 @@ _ticks = itertools.count(1)
 
 
 class Refused(Exception):
-    """An error response."""
-
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
         self.status, self.code = status, code
@@ -27,8 +25,6 @@ class Refused(Exception):
 
 @dataclass
 class Blob:
-    """One state of a blob: the current one, or a version."""
-
     name: str
     data: bytes
     metadata: dict[str, str] = field(default_factory=dict)
@@ -49,8 +45,6 @@ class Blob:
 
 @dataclass
 class Container:
-    """A container of an account."""
-
     versioned: bool = False  # whether the account keeps versions; may change
     soft_delete_days: int = 0  # for which versions stay that were deleted
     blobs: dict[str, list[Blob]] = field(default_factory=dict)  # by name, the oldest state first
@@ -60,7 +54,6 @@ class Container:
     _last: datetime = field(default_factory=lambda: datetime.min.replace(tzinfo=UTC))
 
     def get(self, name: str, version: str = "") -> Blob:
-        """The current state of a blob, or a version."""
         for blob in self.blobs.get(name, []):
             if blob.version == version if version else blob.current:
                 return blob
@@ -70,7 +63,6 @@ class Container:
         return next((blob for blob in self.blobs.get(name, []) if blob.current), None)
 
     def check(self, name: str, if_match: str, if_none_match: str) -> None:
-        """Conditions on the current state."""
         found = self.find(name)
         if if_none_match == "*" and found is not None:
             raise Refused(409, "BlobAlreadyExists")
@@ -108,7 +100,6 @@ class Container:
                 self._supersede(name)
 
     def listed(self, versions: bool) -> list[Blob]:
-        """States in the order of their names, the oldest version first."""
         with self.lock:
             found = [blob for blobs in self.blobs.values() for blob in blobs if versions or blob.current]
         return sorted(found, key=lambda blob: (blob.name.encode(), blob.version))

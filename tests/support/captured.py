@@ -24,7 +24,6 @@ _numbers = itertools.count()
 
 
 def truth() -> dict[str, Any]:
-    """The fixture's description."""
     found: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
     return found
 
@@ -63,6 +62,5 @@ def _load_objects(store: MemoryStore) -> None:
 
 
 def captured_answer(name: str) -> tuple[int, Any]:
-    """Status and body of a real server."""
     found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
     return found["status"], found["body"]

@@ -20,7 +20,6 @@ from tests.support.gc import World, busy_world, summary_of
 
 
 def marked() -> tuple[World, Run]:
-    """A run with its candidates."""
     world, _, _ = busy_world()
     run = world.plan()
     for step in (slice_listing, mark_uncommitted, list_committed, subtract):

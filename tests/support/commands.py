@@ -40,7 +40,6 @@ def gc(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
 
 @contextmanager
 def server(folder: Path, **options: Any) -> Iterator[Lake]:
-    """Start a server, and name it in the environment of commands."""
     with pytest.MonkeyPatch.context() as environment, lakefs_server(folder, **options) as found:
         environment.setenv(ENDPOINT, found.server.endpoint)
         environment.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)

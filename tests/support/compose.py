@@ -20,8 +20,6 @@ _VARIABLE = re.compile(r"\$\{(\w+):\?\}")
 
 @dataclass(frozen=True)
 class Service:
-    """A service of the file."""
-
     command: list[str]  # its words; empty for what its image does
     environment: dict[str, str]  # its variables
     replicas: int  # how many of it there are

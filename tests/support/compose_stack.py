@@ -84,7 +84,6 @@ class Stack:
         return found
 
     def log(self, name: str) -> str:
-        """The log of a component."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def start(self, name: str, service: str, **local: str) -> None:

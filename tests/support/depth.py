@@ -14,7 +14,6 @@ IS_LONG = os.environ.get("DREDGE_TESTS") == "long"
 
 
 def depth(quick: int, long: int, variable: str = "") -> int:
-    """Return the number of cases of a hunt."""
     return int(os.environ.get(variable, long if IS_LONG else quick))
 
 

@@ -36,12 +36,10 @@ class Detours:
 
     @property
     def at(self) -> str:
-        """The current branch of the object."""
         return self._branches[-1 - self.made]
 
     @property
     def is_over(self) -> bool:
-        """Whether no move is left."""
         return self.made == len(self._branches) - 1
 
     @property

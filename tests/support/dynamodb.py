@@ -63,7 +63,6 @@ def dynamodb_server() -> Iterator[str]:
 
 
 def table_url(endpoint: str) -> str:
-    """URL of a new table."""
     return f"dynamodb://kv{uuid.uuid4().hex[:12]}?region=us-east-1&endpoint={endpoint}"
 
 
@@ -83,7 +82,6 @@ class Faults:
         self._before += [(code, status)] * times
 
     def lose_answers(self, times: int = 1) -> None:
-        """Send the next requests, and lose the responses."""
         self._lost += times
 
     def lose_requests(self, times: int = 1) -> None:

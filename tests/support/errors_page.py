@@ -67,7 +67,6 @@ The column *Kind* of a report, and `reason` in the ledger:
 
 
 def page() -> str:
-    """Return the text of the page."""
     return _PAGE.format(
         errors=_table(
             ("Kind", "Class", "Exit code", "Retried", "Meaning", "What to do"),
@@ -111,7 +110,6 @@ def page() -> str:
 
 
 def exit_codes() -> Iterator[tuple[str, str]]:
-    """Yield each exit code and its meaning, in order."""
     found = {"0": "done", "1": "another error; also the end of `dredge` by Ctrl-C"}
     for kind in _classes(DredgeError):
         found.setdefault(str(kind.exit_code), _first(kind))
@@ -141,7 +139,6 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     print(PAGE, file=sys.stderr)
 

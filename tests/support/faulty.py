@@ -15,15 +15,12 @@ class CrashError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call on the store."""
-
     name: str
     partition: bytes
     key: bytes
 
     @property
     def writes(self) -> bool:
-        """Whether it changes the store."""
         return self.name in ("set", "set_if", "delete", "delete_if")
 
 

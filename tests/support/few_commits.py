@@ -56,8 +56,6 @@ class Policy:
 
 
 class Server:
-    """A lakeFS server with commits, refs and rules."""
-
     def __init__(
         self, commits: dict[str, Commit] = GRAPH, rules: Rules | None = RULES, listed: bytes | None = None
     ) -> None:

@@ -14,23 +14,17 @@ from tests.support.stand_ins import can_be_stood_in, standing_in
 
 
 class LocalReader(store.LocalReader):
-    """Reads files below a folder."""
-
     get = can_be_stood_in(store.LocalReader.get)
     list = can_be_stood_in(store.LocalReader.list)
 
 
 class LocalWriter(LocalReader, store.LocalWriter):
-    """Reads and writes files below a folder."""
-
     put = can_be_stood_in(store.LocalWriter.put)
     put_if_absent = can_be_stood_in(store.LocalWriter.put_if_absent)
     put_if_match = can_be_stood_in(store.LocalWriter.put_if_match)
 
 
 class LocalDeleter(store.LocalDeleter):
-    """Deletes files below a folder."""
-
     delete = can_be_stood_in(store.LocalDeleter.delete)
 
 

@@ -15,12 +15,10 @@ from dredge.settings import Setting
 
 
 def read_by(*arguments: Mapping[str, Any]) -> set[str]:
-    """Names of the Params in templates."""
     return set(re.findall(r"\bparams\.(\w+)", json.dumps(arguments, default=str)))
 
 
 def asked_for(form: Iterable[Setting]) -> set[str]:
-    """Names of the fields of a form."""
     return {setting.name for setting in form}
 
 

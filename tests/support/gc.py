@@ -202,8 +202,6 @@ class Parallel(LocalRunner):
 
 @dataclass
 class World:
-    """A lake and collections of it."""
-
     lake: Lake
     client: CatalogClient
     runner: TaskRunner = field(default_factory=LocalRunner)
@@ -234,7 +232,6 @@ class World:
         return to_its_end(context, self.runner)
 
     def collect(self, **settings: Any) -> StepSummary:
-        """Plan a run and do it."""
         return self.run(self.plan(**settings))
 
     def collect_after(self, **parts: float) -> StepSummary:
@@ -243,13 +240,11 @@ class World:
         return self.collect()
 
     def collected(self, **settings: Any) -> Run:
-        """Plan a run, do it, and return it."""
         run = self.plan(**settings)
         self.run(run)
         return run
 
     def marked(self, **settings: Any) -> Run:
-        """Plan a run, do its steps up to the guards, and return it."""
         run = self.plan(**settings)
         self.mark(run)
         return run
@@ -268,7 +263,6 @@ class World:
         return address
 
     def orphan(self, name: str, content: bytes = b"orphan") -> str:
-        """Put an unreferenced object."""
         self.lake.objects.put(name, content)
         return name
 
@@ -280,7 +274,6 @@ class World:
         self.lake.catalog.garbage.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
 
     def served(self, branch: str = "main") -> dict[str, str]:
-        """The addresses of a branch, by path."""
         return {stats.path: self.lake.address(stats) for stats in self.lake.listing(branch)}
 
     def assert_readable(self, branch: str = "main") -> None:
@@ -317,14 +310,12 @@ def make_world(*, rules: int | None = None, **settings: Any) -> World:
 
 
 def summary_of(context: Run, step: str) -> StepSummary:
-    """The summary of a complete step."""
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
 
 
 def pending_rows(context: Run) -> dict[str, dict[str, Any]]:
-    """Rows of a valid pending list, by address."""
     created = context.client.repository(context.plan.repository).created_at
     stored = find_list(context.state, context.plan.namespace, created, context.store_now())
     assert stored.pending is not None, stored.problem
@@ -339,7 +330,6 @@ def candidates(context: Run) -> set[str]:
 
 
 def seen_with(world: World, **changes: object) -> World:
-    """The same world behind a server with other settings."""
     world.lake = with_settings(world.lake, **changes)
     world.client = CatalogClient(world.lake.catalog)
     return world
@@ -360,7 +350,6 @@ def stage_again(
 
 
 def stage_entry(world: World, path: str, entry: Entry) -> None:
-    """Stage an entry unchecked, like an old server."""
     catalog = world.lake.catalog
     token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
     catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
@@ -381,8 +370,6 @@ def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:
 
 @dataclass
 class Requests:
-    """The requests of the sweep to its deleters."""
-
     # called with the number of the request (from 1) and its keys; may raise
     before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None
     # the outcome of a key instead of deleting it, or None

@@ -35,8 +35,6 @@ type Fault = Callable[[str, str, Query], Answer | None]
 
 
 class GcsServer(HTTPServer):
-    """A server with buckets in memory."""
-
     def __init__(self) -> None:
         self.buckets: dict[str, Bucket] = {}
         self.requests: list[tuple[str, str]] = []
@@ -236,7 +234,6 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, bytes]]:
 
 @contextmanager
 def fake_gcs() -> Iterator[StorageOptions]:
-    """Run the emulator as a process."""
     with fake_gcs_process(None, None) as (options, _):
         yield options
 

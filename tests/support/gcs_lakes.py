@@ -30,8 +30,6 @@ ORPHANS = {
 
 @dataclass(frozen=True)
 class GcsBucket:
-    """A bucket for the embedded lakeFS."""
-
     options: StorageOptions
     uri: str
 

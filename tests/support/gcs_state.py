@@ -15,8 +15,6 @@ import crc32c
 
 
 class Refused(Exception):
-    """An error response."""
-
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
         self.status, self.reason, self.message = status, reason, message
@@ -31,8 +29,6 @@ def now_text() -> str:
 
 @dataclass
 class Generation:
-    """One generation of an object."""
-
     name: str
     data: bytes
     about: dict[str, Any]

@@ -26,8 +26,6 @@ class Asked:
 
 @dataclass
 class Script:
-    """The server's answers."""
-
     endpoint: str = ""  # URL
     # gives status and body of a request; a body that is no bytes is sent as JSON; None drops the connection
     answer: Callable[[Asked], tuple[int, Any] | None] = lambda _: (404, {"message": "invalid API endpoint"})
@@ -37,7 +35,6 @@ class Script:
 
 @contextmanager
 def scripted_server() -> Iterator[Script]:
-    """Run a server on a free port."""
     script = Script()
 
     class Handler(BaseHTTPRequestHandler):
@@ -129,5 +126,4 @@ class HTTPServer(ABC):
 
     @property
     def address(self) -> str:
-        """URL of the root."""
         return f"http://127.0.0.1:{self._http.server_port}"

@@ -30,13 +30,11 @@ class Graph:
 
 
 def scenarios() -> list[dict[str, Any]]:
-    """Return the scenarios played with the library."""
     loaded: list[dict[str, Any]] = json.loads(SCENARIOS.read_text())["scenarios"]
     return loaded
 
 
 def graph_of(scenario: dict[str, Any]) -> Graph:
-    """Return a scenario's history."""
     nodes = tuple((node["id"], node["parent"], float(node["t"])) for node in scenario["nodes"])
     return Graph(nodes, scenario["branches"], scenario["tags"])
 
@@ -60,7 +58,6 @@ def history_of(graph: Graph, spec_version: int) -> History:
 
 
 def quiet() -> Any:
-    """Return the icechunk package with its log lines off."""
     import icechunk
 
     icechunk.set_logs_filter("off")
@@ -72,7 +69,6 @@ def local_storage(folder: Path) -> Any:
 
 
 def build(storage: Any, graph: Graph, spec_version: int, *, chunks: bool = True) -> dict[str, str]:
-    """Write a history with the library."""
     icechunk = quiet()
     config = icechunk.RepositoryConfig.default()
     config.inline_chunk_threshold_bytes = 0
@@ -132,7 +128,6 @@ def random_graph(rng: Any, commits_max: int = 12) -> Graph:
 
 
 def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
-    """Return the library's storage on a test bucket."""
     from dredge.icechunk.library import library_storage
 
     quiet()
@@ -140,7 +135,6 @@ def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
 
 
 def names_of(ids: dict[str, str]) -> dict[str, str]:
-    """Return the short name of each snapshot id."""
     return {snapshot: name for name, snapshot in ids.items()}
 
 
@@ -163,6 +157,5 @@ def deleted_of(found: Any) -> dict[str, int]:
 
 
 def counts_of(report: dict[str, Any], step: str) -> dict[str, int]:
-    """Return the figures of one step of a collection's report."""
     found: dict[str, int] = next(row["counts"] for row in report["steps"] if row["step"] == step)
     return found

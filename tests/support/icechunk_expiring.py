@@ -19,7 +19,6 @@ _OF_THE_CALL = ("approved_digest", "lease", "options")
 
 
 def expire(uri: str, threshold: datetime, **settings: Any) -> Applied:
-    """Plan and apply an expiration."""
     call = {name: settings.pop(name) for name in _OF_THE_CALL if name in settings}
     return apply.expire(uri, Expiration(threshold=threshold.isoformat(), **settings), **call)
 

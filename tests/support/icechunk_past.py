@@ -21,8 +21,6 @@ from tests.support.icechunk import local_storage, objects, quiet
 
 
 class Past:
-    """A repository with repeated collections."""
-
     def __init__(self, folder: Path, spec: int) -> None:
         self.folder, self.uri = folder, f"file://{folder}"
         self.count = 0
@@ -42,16 +40,13 @@ class Past:
 
     @property
     def storage(self) -> Any:
-        """The library's storage."""
         return local_storage(self.folder)
 
     @property
     def library(self) -> Any:
-        """The repository opened by Icechunk."""
         return quiet().Repository.open(local_storage(self.folder), config=self._config())
 
     def commit(self, branch: str = "main", repo: Any = None) -> str:
-        """Write a new array and commit it."""
         import zarr
 
         session = (repo or self.library).writable_session(branch)
@@ -102,7 +97,6 @@ class Past:
         return CollectConfig(uri=self.uri, **{**settings, **changes})
 
     def objects(self) -> dict[str, set[str]]:
-        """Names of the objects by kind."""
         return objects(self.folder)
 
     def known(self) -> Known:
@@ -111,7 +105,6 @@ class Past:
 
     @property
     def state(self) -> ObjectWriter:
-        """Dredge's folder."""
         return open_state(self.uri)
 
     def record(self) -> bytes | None:
@@ -120,7 +113,6 @@ class Past:
         return path.read_bytes() if path.exists() else None
 
     def pass_days(self, days: float) -> None:
-        """Make files and notes some days older."""
         for kind in ("snapshots", "manifests", "chunks", "transactions", "refs"):
             for path in (self.folder / kind).rglob("*"):
                 at = path.stat().st_mtime - days * 86_400

@@ -42,14 +42,11 @@ _HERE = LocalRunner()
 
 
 class Repo:
-    """A repository in a local folder."""
-
     def __init__(self, folder: Path, ids: Mapping[str, str] | None = None) -> None:
         self.folder, self.ids, self.uri = folder, ids or {}, f"file://{folder}"
 
     @property
     def library(self) -> Any:
-        """The repository opened by Icechunk."""
         return quiet().Repository.open(local_storage(self.folder))
 
     @property
@@ -72,7 +69,6 @@ class Repo:
         return Run.open(plan_collection(self.config(**changes)).run_uri)
 
     def listed(self, **changes: Any) -> Run:
-        """Run the steps up to the candidates."""
         run = self.plan(**changes)
         mark(run, _HERE)
         list_candidates(run, _HERE)
@@ -85,7 +81,6 @@ class Repo:
         return run
 
     def sweep(self, run: Run) -> StepSummary:
-        """Delete the candidates of a guarded run."""
         return bulk_delete(run, _HERE)
 
     def metadata(self) -> dict[str, bytes]:
@@ -94,7 +89,6 @@ class Repo:
         return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
 
     def collect(self, **changes: Any) -> dict[str, Any]:
-        """Do a whole run, and return its report."""
         return collect(self.config(**changes), _HERE)
 
     def collected(self, folder: Path) -> dict[str, set[str]]:
@@ -118,7 +112,6 @@ def expired_sample(folder: Path, spec: int) -> Repo:
 
 
 def change_number(session: Any, value: int) -> None:
-    """Change the first number of the sample's array in a session."""
     import zarr
 
     zarr.open_array(session.store, path="numbers")[0] = value
@@ -154,7 +147,6 @@ def commit(repo: Repo, value: int) -> str:
 
 
 def expire_before(repo: Repo, snapshot: str) -> None:
-    """Expire all snapshots older than another one."""
     expire(
         repo.uri,
         instant(read_history(open_reader(repo.uri)).snapshots[snapshot].flushed_at),
@@ -172,7 +164,6 @@ def grown(repo: Repo) -> Repo:
 
 
 def optimized(repo: Repo, **changes: Any) -> Run:
-    """Plan an optimized run."""
     run = Run.open(plan_collection(repo.config(mode="auto", **changes)).run_uri)
     assert run.plan.mode == "optimized", run.plan.why_mode
     return run

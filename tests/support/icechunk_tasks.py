@@ -65,7 +65,6 @@ class Task:
         return key
 
     def keys(self) -> set[str]:
-        """Everything in the repository."""
         return {key.removeprefix("repo/") for key in self.store.objects if key.startswith("repo/")}
 
     def manifest(self, number: int, ids: Sequence[bytes], time: datetime = OLD) -> str:
@@ -75,7 +74,6 @@ class Task:
         return self.put(key, data, time).removeprefix("manifests/")
 
     def indexed(self, name: str, manifests: Mapping[str, Sequence[bytes]]) -> PartInfo:
-        """Write a part of the index for some manifests."""
         rows = [
             (
                 manifest,
@@ -90,7 +88,6 @@ class Task:
         return write_hashes(self.folder, name, np.array(sorted(numbers), np.uint64))
 
     def pin(self, *keys: str) -> LocatedSet:
-        """Make a set with some keys."""
         hashes = np.unique(hash64(pa.array(keys, pa.string())))
         part = write_hashes(self.folder, f"pins/{uuid.uuid4().hex}.u64", hashes)
         return LocatedSet(self.run_uri, ShardedSet(0, {0: part}))
@@ -106,7 +103,6 @@ class Task:
         return CountedSet.of(parts, bits)
 
     def addresses(self, parts: Iterable[PartInfo]) -> list[str]:
-        """The keys in some parts of candidates."""
         return [key for table in self.folder.read_parts(parts) for key in table["address"].to_pylist()]
 
 

@@ -16,8 +16,6 @@ from tests.support.icechunk_past import Past
 
 
 class Views(Past):
-    """A repository with arrays in its own files."""
-
     def __init__(
         self, folder: Path, spec: int, count: int = 3, container: str = "", inside: str = "chunks/"
     ) -> None:
@@ -26,7 +24,6 @@ class Views(Past):
 
     @property
     def prefix(self) -> str:
-        """The container's URL."""
         return f"file://{self.folder}/{self.inside}"
 
     def _config(self) -> Any:  # type: ignore[override]
@@ -84,7 +81,6 @@ class Views(Past):
         )
 
     def numbers(self, name: str) -> list[int]:
-        """Read an array of main whole."""
         import zarr
 
         store = self.library.readonly_session("main").store
@@ -96,7 +92,6 @@ class Views(Past):
         return list(range(1, self.places + 1))
 
     def expire_before(self, snapshot: str) -> None:
-        """Expire everything older than a snapshot."""
         expire(self.uri, instant(read_history(open_reader(self.uri)).snapshots[snapshot].flushed_at))
 
     def mode(self, **changes: Any) -> str:

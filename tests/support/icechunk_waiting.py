@@ -20,12 +20,10 @@ from dredge.runs.pending.store import NEWEST, POINTER, PendingList, write_part
 
 
 def pointer(folder: Path) -> PendingList:
-    """The list of the last mark."""
     return from_json(PendingList, json.loads((folder / "_dredge" / POINTER).read_text()))
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """Rows of the list by address."""
     state = RunFolder(open_state(f"file://{folder}"), "the pending list")
     tables = [state.read_part(part) for part in pointer(folder).parts.values()]
     found = pa.concat_tables([PENDING.empty_table(), *tables]).to_pylist()
@@ -38,7 +36,6 @@ def waiting(folder: Path) -> set[str]:
 
 
 def let_wait(folder: Path, hours: float) -> None:
-    """Make the list and its waits some hours older."""
     state, found, ago = open_state(f"file://{folder}"), pointer(folder), timedelta(hours=hours)
     parts = {}
     for shard, part in found.parts.items():

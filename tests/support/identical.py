@@ -11,7 +11,6 @@ def shown(context: Run) -> list[str]:
 
 
 def held(context: Run) -> dict[str, int]:
-    """Objects held by the guards, by code."""
     return {item["code"]: item["objects"] for item in context.folder.read_json("guard.json")["held"]}
 
 

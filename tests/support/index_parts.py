@@ -20,8 +20,6 @@ def named(range_id: str, *addresses: int, sizes: tuple[int, ...] = (7,)) -> Rang
 
 @dataclass
 class Kept:
-    """An index in a new store."""
-
     state: ObjectWriter
 
     @property
@@ -35,7 +33,6 @@ class Kept:
         return new
 
     def parts(self) -> dict[str, list[str]]:
-        """The used ranges of each part."""
         return self.index.group(self.index.places)[0]
 
     def files(self) -> set[str]:

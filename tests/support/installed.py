@@ -16,7 +16,6 @@ _LEFT_OUT = ("AIRFLOW", "AWS_", "DREDGE_", "LAKECTL_", "PYTEST_", "PYTHON", "SPA
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this tree."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (made,) = folder.glob("*.whl")

@@ -55,8 +55,6 @@ def before_first_write_of(part: str, act: Callable[[], object]) -> AbstractConte
 
 
 def failing_writes(part: str, error: BaseException) -> AbstractContextManager[None]:
-    """Fail each write of an object with this text in its key."""
-
     def fail() -> None:
         raise error
 

@@ -15,8 +15,6 @@ from tests.support.dynamodb import table_url
 
 @dataclass(frozen=True)
 class Driver:
-    """A factory of new, empty stores."""
-
     # context manager: a new URL for `open_store`, valid inside the context
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
     # how many keys a test about pages writes: around the driver's pages

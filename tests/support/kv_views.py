@@ -56,7 +56,6 @@ class Snapshots:
 
 
 def copy_of(world: World) -> MemoryKV:
-    """A copy of the world's store, as of now."""
     kv = MemoryKV()
     assert isinstance(world.lake.kv, MemoryKV)
     kv._partitions = copy.deepcopy(world.lake.kv._partitions)
@@ -70,7 +69,6 @@ def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
 
 
 def open_as(store: Snapshots | WithoutSnapshots, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let steps open this store."""
     monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
 
 
@@ -80,8 +78,6 @@ HEAVY = ("prepare_uncommitted", "prepare_commits", "log")
 
 @contextlib.contextmanager
 def never_asked(world: World, *calls: str) -> Iterator[None]:
-    """Fail on some calls to the server."""
-
     def refuse(called: str, _arguments: object) -> None:
         assert called not in calls, f"the server was asked for {called}"
 

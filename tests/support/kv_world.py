@@ -30,7 +30,6 @@ METARANGE = "ab" * 32
 
 @cache
 def dump(name: str) -> tuple[Row, ...]:
-    """Rows of a real server's store."""
     rows = []
     for line in (FOLDER / f"{name}.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -183,7 +182,6 @@ class World:
         return partition
 
     def record(self, partition: bytes, state: int = 0) -> bytes:
-        """Write the record of an instance."""
         name, uid = partition[:-21].decode(), partition[-20:].decode()
         value = self.record_value(name, uid, state)
         self.kv.set(b"graveler", b"repos/" + name.encode(), value)

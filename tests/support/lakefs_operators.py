@@ -44,8 +44,6 @@ class Pushed(dict[Any, Any]):
 
 
 class FakeServer:
-    """A lakeFS with one repository."""
-
     def __init__(self, namespace: str) -> None:
         self.found = SimpleNamespace(
             name="lake", namespace=namespace, default_branch="main", read_only=False, created_at=None
@@ -78,8 +76,6 @@ class FirstTry:
 
 
 class ApprovalTask:
-    """The approval task of one run, with its Airflow calls."""
-
     def __init__(self, operator: Any, deletes: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operator = operator
         self.pushed = Pushed()
@@ -108,7 +104,6 @@ class ApprovalTask:
         return parked.value
 
     def answered(self, option: str, user: dict[str, str] | None) -> Any:
-        """Continue with an answer, as Airflow does."""
         event = {
             "chosen_options": [option],
             "params_input": {},
@@ -120,7 +115,6 @@ class ApprovalTask:
 
 
 def namespace_in(tmp_path: Path) -> str:
-    """The namespace of a new repository."""
     (tmp_path / "lake").mkdir()
     return f"file://{tmp_path}/lake"
 

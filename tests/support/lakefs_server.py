@@ -54,8 +54,6 @@ class Clock:
 
 @dataclass(frozen=True)
 class Lake:
-    """A running server and its clients."""
-
     server: ThreadedServer  # with `.catalog`, `.kv`, `.faults`, `.endpoint`
     base: str  # URI that storage namespaces go below, without trailing slash
     clock: Clock  # the server's
@@ -66,7 +64,6 @@ class Lake:
 
     @cached_property
     def client(self) -> lakefs.Client:
-        """The high-level package's client."""
         return lakefs.Client(
             host=self.server.endpoint,
             username=self.server.access_key_id,
@@ -89,7 +86,6 @@ class Lake:
         return lakefs.Repository(name, self.client).create(storage_namespace=self.namespace(name), **kwargs)
 
     def writer(self, repository: str = "lake") -> ObjectWriter:
-        """A writer on the repository's namespace, bypassing the server."""
         return open_writer(self.namespace(repository), self.server.settings.storage)
 
     def stage(

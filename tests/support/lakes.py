@@ -41,8 +41,6 @@ class ManualClock:
 
 @dataclass
 class Lake:
-    """One repository and the stores under it."""
-
     catalog: Catalog
     kv: Store
     clock: ManualClock
@@ -53,7 +51,6 @@ class Lake:
 
     @property
     def objects(self) -> ObjectWriter:
-        """The storage namespace."""
         return self.open_namespace(self.namespace)
 
     def upload(
@@ -78,7 +75,6 @@ class Lake:
         )
 
     def address(self, stats: ObjectStats) -> str:
-        """A physical address, relative to the namespace."""
         assert stats.physical_address.startswith(self.namespace + "/")
         return stats.physical_address.removeprefix(self.namespace + "/")
 
@@ -98,15 +94,12 @@ class Lake:
             after = page.next_offset
 
     def keys(self, prefix: str = "data/") -> list[str]:
-        """Keys in the storage namespace."""
         return [key for batch in self.objects.list(prefix) for key in batch.column("key").to_pylist()]
 
     def rows(self, partition: str) -> list[bytes]:
-        """Keys of a partition of the key-value store."""
         return [entry.key for entry in self.kv.scan(partition.encode())]
 
     def tokens(self, branch: str = BRANCH) -> tuple[str, ...]:
-        """Staging tokens of a branch, newest first."""
         return self.catalog.branches.get_branch(self.repository, branch).tokens
 
     def another_server(self, kv: Store | None = None) -> Catalog:
@@ -137,7 +130,6 @@ def make_lake(
 
 
 def with_settings(lake: Lake, **changes: object) -> Lake:
-    """The same lake behind a server with other settings."""
     settings = replace(lake.settings, **changes)  # type: ignore[arg-type]
     catalog = Catalog(lake.kv, lake.open_namespace, lake.clock, settings, sleep=no_sleep)
     return replace(lake, catalog=catalog, settings=settings)

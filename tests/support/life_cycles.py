@@ -20,8 +20,6 @@ NAME = "lake"
 
 
 class ListedStore:
-    """A store in memory with a list of its partitions."""
-
     def __init__(self) -> None:
         self.inner = open_store("memory://")
 
@@ -29,14 +27,11 @@ class ListedStore:
         return getattr(self.inner, name)
 
     def partitions(self) -> dict[bytes, dict[bytes, bytes]]:
-        """All partitions."""
         return {name: dict(found.values) for name, found in self.inner._partitions.items()}  # type: ignore[attr-defined]
 
 
 @dataclass
 class Ground:
-    """A store, a clock, and repositories under a life-cycle."""
-
     life_cycle: LifeCycle
     clock: ManualClock = field(default_factory=ManualClock)
     store: ListedStore = field(default_factory=ListedStore)
@@ -46,8 +41,6 @@ class Ground:
         return self.store  # type: ignore[return-value]
 
     def server(self, kv: Store | None = None, later: timedelta = timedelta()) -> Repositories:
-        """Repositories of another process, with its clock a little fast."""
-
         def clock() -> datetime:
             return self.clock() + later
 
@@ -83,7 +76,6 @@ class Ground:
         return list(self.kv.scan(partition))
 
     def lives(self) -> set[bytes]:
-        """Partitions of all instances of the name with rows."""
         return {name for name in self.store.partitions() if name.startswith(b"lake-") and b":" not in name}
 
     def handed_over(self) -> set[bytes]:

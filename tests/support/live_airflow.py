@@ -54,7 +54,6 @@ class LiveAirflow:
         self._token = self.call("GET", "/auth/token")["access_token"]
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Query the database."""
         with psycopg.connect(self.database, autocommit=True) as connection:
             return connection.execute(statement, values).fetchall()  # type: ignore[arg-type]
 
@@ -114,7 +113,6 @@ class LiveAirflow:
                 )
 
     def stop(self) -> None:
-        """End each component with its child processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self._processes.values():
                 try:

@@ -22,7 +22,6 @@ class LosingProxy(HTTPServer):
 
     @property
     def url(self) -> str:
-        """The store's URL through the proxy."""
         return f"{self.address}{self._upstream.path}"
 
     def handle(self, request: BaseHTTPRequestHandler) -> None:

@@ -24,17 +24,14 @@ type Backup = dict[str, Any]
 
 
 def back_up(world: World) -> Backup:
-    """Copy the key-value store of a world."""
     return copied(world.lake.kv)
 
 
 def copied(store: Store) -> Backup:
-    """Copy a key-value store in memory."""
     return deepcopy({name: value for name, value in vars(store).items() if isinstance(value, dict)})
 
 
 def put_back(store: Store, backup: Backup) -> None:
-    """Replace a store's content by a copy."""
     for name, value in deepcopy(backup).items():
         getattr(store, name).clear()
         getattr(store, name).update(value)
@@ -50,7 +47,6 @@ def restore(world: World, backup: Backup) -> None:
 
 
 def unreadable(world: World, branch: str = "main") -> list[str]:
-    """Paths of a branch with missing objects."""
     lost = []
     for path in world.lake.paths(branch):
         try:
@@ -60,28 +56,22 @@ def unreadable(world: World, branch: str = "main") -> list[str]:
     return lost
 
 
-def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
-    """Run a callable after the tree of a merge, revert or cherry-pick is written, before its branch moves: the time of
-    a hook. Undo the returned patch.
-    """
+def in_hook(world: World, action: Any) -> None:
+    """Run a callable once, after the tree of a merge, revert or cherry-pick is written and before its branch moves."""
     writer = world.lake.catalog.merges._commit_writer
     honest = writer.make
     patch = pytest.MonkeyPatch()
 
-    def make(*arguments: Any, **settings: Any) -> Any:
+    def make(_self: Any, *arguments: Any, **settings: Any) -> Any:
         made = honest(*arguments, **settings)
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(type(writer), "make", lambda _self, *more, **others: honest(*more, **others))
-            action()
+        patch.undo()
+        action()
         return made
 
-    patch.setattr(type(writer), "make", lambda _self, *arguments, **settings: make(*arguments, **settings))
-    return patch
+    patch.setattr(type(writer), "make", make)
 
 
 class CatalogWriter(CatalogClient):
-    """A client for commits and branches too."""
-
     makes_records = True
 
     def branch(self, repository: str, name: str) -> Ref:

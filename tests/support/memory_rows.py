@@ -72,8 +72,6 @@ class MemoryRows:
 
 
 class FrozenView:
-    """A view of a fixed set of rows."""
-
     consistent = True
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -82,7 +80,6 @@ class FrozenView:
             self._partitions.setdefault(row.partition, []).append(Entry(row.key, row.value))
 
     def partitions(self) -> Iterator[bytes]:
-        """Return the partitions in byte order."""
         return iter(self._partitions)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:

@@ -46,8 +46,6 @@ type Infos = list[ObjectInfo]
 
 @dataclass(slots=True)
 class MemoryStore:
-    """The objects of one named store, by whole key."""
-
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)  # key to (content, time)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # gives the time of each write; tests set it
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -57,7 +55,6 @@ class MemoryStore:
 
     @can_be_stood_in
     def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
-        """Put an object, with an optional time."""
         with self.lock:
             if self.older is not None and key in self.objects:
                 self.older.supersede(key, *self.objects[key])
@@ -67,7 +64,6 @@ class MemoryStore:
 
     @can_be_stood_in
     def remove(self, key: str) -> str | None:
-        """Remove an object."""
         with self.lock:
             if self.older is None:
                 del self.objects[key]
@@ -77,27 +73,22 @@ class MemoryStore:
             return self.older.mark(key, self.clock())
 
     def keys_from(self, prefix: str, after: str = "") -> Iterable[str]:
-        """The keys with a prefix and after a key, in order."""
         return sorted(key for key in self.objects if key.startswith(prefix) and key > after)
 
     def versioning(self) -> Versioning:
         return "off" if self.older is None else "suspended" if self.older.suspended else "enabled"
 
     def all_versions(self, key: str) -> list[ObjectVersion]:
-        """Every version and marker of a key, the newest first."""
         with self.lock:
             return [] if self.older is None else self.older.versions(key, self.objects.get(key))
 
 
 class Content(NamedTuple):
-    """An object."""
-
     data: bytes
     modified: datetime
 
     @property
     def etag(self) -> str:
-        """Its tag, from the content."""
         return etag_of(self.data)
 
 
@@ -114,14 +105,12 @@ def memory_store(name: str) -> MemoryStore:
 
 
 def forget_memory_store(name: str) -> None:
-    """Drop a store with its content."""
     with _stores_lock:
         _stores.pop(name, None)
 
 
 @can_be_stood_in
 def etag_of(data: bytes) -> str:
-    """The tag of an object."""
     return _md5(data)
 
 
@@ -132,7 +121,6 @@ def _md5(data: bytes) -> str:
 
 @can_be_stood_in
 def rows_of_a_page() -> int:
-    """Number of rows of a listing's page."""
     return 8192
 
 
@@ -160,8 +148,6 @@ class Located:
 
 
 class MemoryReader(Located):
-    """Reads objects of a memory store."""
-
     is_remote = True
 
     @can_be_stood_in
@@ -175,7 +161,6 @@ class MemoryReader(Located):
         return self._call("get", key, lambda: self._find(key).data)
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        """Read many objects in order."""
         return ((key, self.get(key)) for key in keys)
 
     @can_be_stood_in
@@ -185,8 +170,6 @@ class MemoryReader(Located):
 
     @can_be_stood_in
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> MemoryStream:
-        """Open an object for reading in pieces."""
-
         def opened() -> MemoryStream:
             data = self._find(key).data
             end = len(data) if length is None else start + length
@@ -250,7 +233,6 @@ class MemoryReader(Located):
 
 
 def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:
-    """Rows of a listing as a batch."""
     columns = {
         "key": [i.key for i in infos],
         "size": [i.size for i in infos],
@@ -282,14 +264,11 @@ class MemoryStream:
 
 
 class MemoryWriter(MemoryReader):
-    """Reads and writes objects of a memory store."""
-
     def put(self, key: str, data: bytes) -> str | None:
         return self._call("put", key, lambda: self._write(key, data).etag)
 
     @can_be_stood_in
     def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write a new object."""
         return self._call("put_if_absent", key, lambda: self._write(key, data, if_absent=True).etag)
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
@@ -305,7 +284,6 @@ class MemoryWriter(MemoryReader):
         return self._call("copy", target, lambda: self._write(target, self._find(source).data))
 
     def uploads(self) -> Uploads:
-        """Multipart uploads to this store."""
         return MemoryUploads(self, self._store.clock)
 
     def _write(
@@ -326,8 +304,6 @@ class MemoryWriter(MemoryReader):
 
 
 class MemoryDeleter(Located):
-    """Deletes objects of a memory store."""
-
     @can_be_stood_in
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         if not may_send():
@@ -353,12 +329,10 @@ class MemoryVersions(Located, VersionReader):
 
     @can_be_stood_in
     def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the store keeps versions."""
         return self._call("versioning", "", lambda: self._store.versioning())
 
     @can_be_stood_in
     def versions(self, key: str) -> list[ObjectVersion]:
-        """Every version and marker of a key, the newest first."""
         return self._call("versions", key, lambda: self._store.all_versions(self._root + key))
 
 

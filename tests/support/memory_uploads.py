@@ -55,7 +55,6 @@ class MemoryUploads:
         return part
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
-        """The uploaded parts, by number."""
         return [part for _, (part, _) in sorted(self._find(key, upload_id).parts.items())]
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
@@ -76,13 +75,11 @@ class MemoryUploads:
         return Completed(self._writer.stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
-        """Abort an upload, with its parts."""
         with _lock:
             self._find_open(key, upload_id)
             del _open[upload_id]
 
     def open(self) -> list[Upload]:
-        """All open uploads, by key and id."""
         with _lock:
             found = [
                 Upload(each.key, upload_id, each.begun)

@@ -44,7 +44,6 @@ class OlderVersions:
         self.nameless.discard(key)
 
     def written(self, key: str) -> None:
-        """Note that a key has a new current version."""
         if self.suspended:
             self.delete(key, NULL_VERSION)
             self.nameless.add(key)
@@ -75,7 +74,6 @@ class OlderVersions:
         return found + [_version(item, not found and not number) for number, item in enumerate(older)]
 
     def delete(self, key: str, version_id: str) -> None:
-        """Drop a version or marker."""
         self.by_key[key] = [item for item in self.by_key.get(key, []) if item.version_id != version_id]
 
     def revived(self, key: str) -> Older | None:

@@ -20,8 +20,6 @@ KINDS = ["local", "memory", "s3", "gcs", pytest.param("gcs_emulator", marks=pyte
 
 @dataclass
 class Stores:
-    """A folder of a store: its three clients, and its kind."""
-
     kind: str
     uri: str
     options: StorageOptions

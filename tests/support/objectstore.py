@@ -18,8 +18,6 @@ from dredge.storage import StorageOptions
 
 @dataclass(frozen=True)
 class TestBucket:
-    """A new bucket on a running server."""
-
     __test__ = False
 
     options: StorageOptions  # how to reach it
@@ -31,7 +29,6 @@ class TestBucket:
         return f"s3://{self.bucket}"
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All keys, read by an independent client."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
@@ -93,7 +90,6 @@ def _moto() -> Iterator[tuple[Any, str]]:
 
 
 def make_bucket(options: StorageOptions, versioned: bool = False) -> TestBucket:
-    """Make a new bucket."""
     import boto3
 
     client = boto3.client(
@@ -112,7 +108,6 @@ def make_bucket(options: StorageOptions, versioned: bool = False) -> TestBucket:
 
 @contextmanager
 def moto_s3() -> Iterator[TestBucket]:
-    """Run a server with one new bucket."""
     with moto_server() as options:
         yield make_bucket(options)
 
@@ -191,7 +186,6 @@ class ScriptedS3:
 
 
 def deleted_keys(body: bytes) -> list[str]:
-    """The keys of a DeleteObjects request."""
     from xml.etree import ElementTree
 
     return [element.text or "" for element in ElementTree.fromstring(body).iterfind("{*}Object/{*}Key")]

@@ -6,7 +6,6 @@ from lakefs_embedded.catalog import Catalog
 
 
 def stage(catalog: Catalog, repository: str, path: str, value: str, branch: str = "main") -> None:
-    """Write a value: an entry with this checksum."""
     catalog.objects.stage_object(
         repository, branch, path, physical_address=f"s3://elsewhere/{value}", checksum=value, size_bytes=1
     )
@@ -24,7 +23,6 @@ def listing(catalog: Catalog, repository: str, ref: str = "main") -> dict[str, s
 
 
 def log_ids(catalog: Catalog, repository: str, ref: str = "main") -> list[str]:
-    """Ids of all ancestors of a ref, newest first."""
     found: list[str] = []
     while True:
         page = catalog.commits.log(repository, ref, after=found[-1] if found else "", amount=1000)

@@ -42,12 +42,10 @@ def removing(
 
 
 def below(world: World, prefix: str) -> set[str]:
-    """Own files below a prefix."""
     return set(world.lake.keys(f"{ROOT}/{prefix}"))
 
 
 def folders(world: World) -> set[str]:
-    """Ids of the runs with remaining files."""
     return {key.split("/")[4] for key in below(world, "unified/")}
 
 

@@ -92,7 +92,6 @@ def site_of(world: World) -> Site:
 
 
 def newest(site: Site) -> str:
-    """Address of the page of the newest run."""
     found = re.search(r'href="(place/[0-9a-f]+/run/[0-9a-v]+)"', site.text(site.place))
     assert found is not None
     return f"/{found[1]}"
@@ -100,8 +99,6 @@ def newest(site: Site) -> str:
 
 @dataclass
 class Around:
-    """Airflow for the pages."""
-
     known: Facts  # its message
     starts: list[Any] | None = None
     # runs that were started: DAG and settings

@@ -37,7 +37,6 @@ class PlantedLake:
         repository: str = "lake",
         options: StorageOptions | None = None,
     ) -> PlantedLake:
-        """Fill a new repository."""
         lake = Lake.create(client, repository, namespace, options=options)
         plant_all(lake, 0.01)
         return cls(lake, proof.read_everything(lake), time.monotonic())
@@ -51,7 +50,6 @@ class PlantedLake:
         return {thing.address for thing in self.lake.planted.values() if thing.live}
 
     def present(self) -> set[str]:
-        """The keys below data/."""
         return proof.list_keys(self.lake)
 
     def age(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -66,7 +64,6 @@ class PlantedLake:
         assert proof.unreadable(self.before, proof.read_everything(self.lake)) == []
 
     def assert_untouched(self) -> None:
-        """Nothing was deleted."""
         present = self.present()
         assert (self.garbage | self.live) - present == set()
         assert proof.unreadable(self.before, proof.read_everything(self.lake)) == []

@@ -44,5 +44,4 @@ def many_paths(world: World, count: int = 4) -> dict[str, list[str]]:
 
 
 def revive(world: World, branch: str, commit_id: str) -> None:
-    """Make a branch from a commit, maybe an expired one."""
     world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)

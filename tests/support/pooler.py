@@ -19,7 +19,6 @@ _PROTOCOL = 196608
 
 @contextlib.contextmanager
 def pooler(url: str) -> Iterator[str]:
-    """Run a pooler in front of a database."""
     parts = urlsplit(url)
     user, database = parts.username or "postgres", parts.path.lstrip("/")
     with socket.socket(socket.AF_UNIX) as server, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -35,8 +34,6 @@ def pooler(url: str) -> Iterator[str]:
 
 
 class _Session:
-    """The server session, and its current client."""
-
     def __init__(self, server: socket.socket, greeting: bytes) -> None:
         self._server = server
         self._greeting = greeting

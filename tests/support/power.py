@@ -62,7 +62,6 @@ class Disk:
         self._restore(os.stat(self.root).st_ino, target)
 
     def close(self) -> None:
-        """Close the files."""
         for fd in self._held:
             os.close(fd)
 

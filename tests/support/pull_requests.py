@@ -39,7 +39,6 @@ def open_pull(kv: Store, partition: bytes, source: str, destination: str, now: d
 
 
 def close_pull(kv: Store, partition: bytes, pull_id: str, now: datetime) -> None:
-    """Close a pull request and remove its index entry."""
     raw = kv.get(partition, _key(pull_id))
     record = messages.decode(messages.PullRequestData, raw, "pull request")
     record.status = messages.PullRequestStatus.CLOSED

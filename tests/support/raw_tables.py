@@ -13,7 +13,6 @@ from lakefs_embedded.committed.tables import TableWriter, put_trailer
 
 
 def blocks_of(data: bytes) -> list[bytes]:
-    """The uncompressed data blocks of a sound table."""
     envelope = read_envelope(data, "blocks", None, None)
     return [
         load_block(data, handle, "blocks", "block") for handle, _ in data_blocks(data, envelope, "blocks")
@@ -21,8 +20,6 @@ def blocks_of(data: bytes) -> list[bytes]:
 
 
 class RawWriter(TableWriter):
-    """A writer of whole data blocks, with given properties."""
-
     def add_block(self, body: bytes, last_key: bytes, *, compress: bool = True) -> None:
         """Append a data block; its index key is `last_key`, even if wrong."""
         if compress:
@@ -33,7 +30,6 @@ class RawWriter(TableWriter):
         self._add_handle(last_key, handle)
 
     def add_stored(self, stored: bytes, block_type: int, last_key: bytes) -> None:
-        """Append the stored form of a data block."""
         handle = Handle(len(self._out), len(stored))
         self._out += stored + put_trailer(stored, block_type)
         self._add_handle(last_key, handle)
@@ -48,7 +44,6 @@ class RawWriter(TableWriter):
         self._index.add(key, put_handle(handle))
 
     def finish_as(self, count: int, max_key: bytes, key_bytes: int, value_bytes: int) -> bytes:
-        """Close the table with the given properties."""
         self.count, self.max_key = count, max_key
         self._key_bytes, self._value_bytes = key_bytes, value_bytes
         return self.finish().data
@@ -70,5 +65,4 @@ def table_of_blocks(
 
 
 def snappy(body: bytes) -> bytes:
-    """Raw Snappy, even where it is longer."""
     return bytes(cramjam.snappy.compress_raw(body))

@@ -20,7 +20,6 @@ def with_importer(**settings: Any) -> World:
 
 
 def make_importer(world: World, name: str) -> None:
-    """Make another repository."""
     root = world.lake.namespace.rpartition("/")[0]
     world.lake.catalog.repositories.create_repository(name, f"{root}/{name}")
 
@@ -40,7 +39,6 @@ def import_data(world: World, key: str = "data/", name: str = OTHER, branch: str
 
 
 def stage_there(world: World, address: str, path: str = "staged", name: str = OTHER) -> None:
-    """Stage an object of the first repository in the other one."""
     world.lake.catalog.objects.stage_object(
         name, "main", path, physical_address=f"{world.lake.namespace}/{address}", checksum="c", size_bytes=6
     )

@@ -72,7 +72,6 @@ def send(
     unsigned: Mapping[str, str] | None = None,
     key: tuple[str, str] | None = None,
 ) -> urllib3.BaseHTTPResponse:
-    """Send one signed request."""
     url = lake.server.url + quote(path, safe="/-_.~")
     if query:
         url += "?" + urlencode(query, quote_via=quote)

@@ -24,8 +24,6 @@ TOKEN_EXPIRY = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class Saved:
-    """GC saved information."""
-
     uncommitted: set[str]  # addresses
     started: datetime  # of the run
     last_slice: str  # name of the newest slice that was read; names are sorted newest first

@@ -84,7 +84,6 @@ class SparkCluster:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """The Airflow connection."""
         return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": self.port}
 
     def pythons(self) -> list[list[Path]]:

@@ -62,8 +62,6 @@ job_main(steps | {"last": Job(see).ending()}, serve=serve)
 
 
 class Program:
-    """The program in a folder, and its effects there."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.script = folder / "program.py"
@@ -116,7 +114,6 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait, and fail after a time."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "waited too long"

@@ -69,7 +69,6 @@ class Ground:
 
     @property
     def state(self) -> TrashState:
-        """The state folder opened by another process."""
         return TrashState(self._writer)
 
     def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
@@ -133,7 +132,6 @@ class Ground:
         return run
 
     def report(self) -> Any:
-        """The report of the newest run."""
         return json.loads(self.state.writer.get(f"runs/{self.state.runs()[0]}/report.json"))
 
 
@@ -142,7 +140,6 @@ def fates(report: CleanReport) -> list[str]:
 
 
 def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
-    """The present state of a partition, as in a look."""
     rows = list(ground.world.kv.scan(partition))
     contents = contents_of(rows)
     assert contents is not None
@@ -150,7 +147,6 @@ def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
 
 
 def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
-    """The present state of a key, as in a look."""
     value = ground.world.kv.get(partition, key)
     assert value is not None
     return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))

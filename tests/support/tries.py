@@ -36,7 +36,6 @@ HERE = LocalRunner()
 
 
 def driver(world: World, context: Run) -> Run:
-    """Another driver of the same run, like a retry in another process."""
     return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 
@@ -49,10 +48,8 @@ def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
 
 
 def undo(context: Run, *steps: str) -> None:
-    """Mark steps to be done again."""
     open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
 
 
 def die() -> None:
-    """The effect of a killed driver."""
     raise KeyboardInterrupt

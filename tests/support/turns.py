@@ -122,7 +122,6 @@ class Stage:
         return operation
 
     def run(self, choose: Callable[[list[str]], str] = lambda names: names[0]) -> None:
-        """Let all actors end, in a given order."""
         while pending := self.pending():
             self.step(choose(list(pending)))
 
@@ -165,8 +164,6 @@ class Scene:
 
 @dataclass
 class Explored:
-    """The result of an exploration."""
-
     schedules: int = 0
     cut: int = 0
     longest: int = 0
@@ -184,7 +181,6 @@ class _Node:
 def explore(
     scene: Callable[[], Scene], *, crashes: int = 0, faults: str = "", reduce: bool = True
 ) -> Explored:
-    """Run every schedule of a scene and check each."""
     explored = Explored()
     stack: list[_Node] = []
     while True:

@@ -38,7 +38,6 @@ WAYS = ("versions", "quarantine")
 
 
 def store_of(world: World) -> MemoryStore:
-    """The store of a world's lake."""
     return memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
 
 
@@ -108,8 +107,6 @@ def purge(world: World, holder: str | None = "a person", **params: Any) -> StepS
 
 @dataclass(frozen=True)
 class Moment:
-    """The content of a store at one moment."""
-
     objects: dict[str, tuple[bytes, datetime]]
     older: OlderVersions | None
 
@@ -119,7 +116,6 @@ class Moment:
             return cls(dict(store.objects), deepcopy(store.older))
 
     def put_back(self, store: MemoryStore) -> None:
-        """Restore this content."""
         with store.lock:
             store.objects, store.older = dict(self.objects), deepcopy(self.older)
 

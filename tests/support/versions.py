@@ -17,8 +17,6 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Told:
-    """A state."""
-
     run_id: str
     about: str = ""
     parts: tuple[PartInfo, ...] = ()
@@ -38,5 +36,4 @@ class ToldVersions(VersionStore[Told]):
 
     @property
     def etag(self) -> str | None:
-        """Tag of the pointer."""
         return self._etag()

@@ -116,7 +116,6 @@ def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> lis
 
 
 def state_of(world: World) -> ObjectWriter:
-    """The folder of lease, pins and alarms."""
     return open_state(world.lake.namespace)
 
 

@@ -219,10 +219,8 @@ def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAi
 
 
 def _assert_apart(days: Days, airflow: LiveAirflow, failed: str, runs: int) -> None:
-    """No run's work overlaps or interleaves with another's; only the one that failed worked in two goes.
-
-    The report's task gives the lease back before it ends, so only its begin counts.
-    """
+    """No run's work overlaps or interleaves with another's; only the one that failed worked in two goes."""
+    # The report gives the lease back before its task ends, so only its begin counts.
     work = airflow.rows(
         "select run_id, start_date, case when task_id = 'save_report' then start_date else end_date end from ("
         "  select run_id, task_id, start_date, end_date from task_instance"

@@ -44,7 +44,6 @@ EXPIRED = timedelta(seconds=8)
 
 @pytest.fixture(scope="module")
 def pythons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A Python with each line of releases."""
     found = {OURS: sys.executable}
     for release, zarr in RELEASES.items():
         folder = tmp_path_factory.mktemp("releases") / release

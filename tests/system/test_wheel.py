@@ -88,7 +88,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an environment with the wheel."""
     home = tmp_path_factory.mktemp("environment")
     install(wheel, home)
     return home
@@ -172,7 +171,6 @@ def test_an_executors_python_needs_no_airflow(site: Path, environment: dict[str,
 
 
 def uv_build(folder: Path) -> Path:
-    """The wheel as docs/install.md has it made."""
     command = [UV, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
     subprocess.run([*command, "--out-dir", str(folder)], cwd=ROOT, check=True)
     (made,) = folder.glob("*.whl")

@@ -190,7 +190,6 @@ def collect_and_restore(found: Environment) -> dict[str, str]:
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the results as a table of Markdown."""
     heads = ("Airflow", "PySpark", "Python", "protobuf", *PARTS)
     lines = [" | ".join(heads), "|".join(["---"] * len(heads))]
     lines += [" | ".join(row[head] for head in heads) for row in rows]

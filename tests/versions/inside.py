@@ -21,7 +21,6 @@ def versions() -> dict[str, str]:
 
 
 def dag_bag() -> Any:
-    """Every DAG of the DAGs folder."""
     try:
         from airflow.dag_processing.dagbag import DagBag
     except ImportError:
@@ -30,7 +29,6 @@ def dag_bag() -> Any:
 
 
 def dags() -> dict[str, Any]:
-    """Names of DAGs, and errors by file."""
     bag = dag_bag()
     return {
         "dags": sorted(bag.dags),
@@ -56,7 +54,6 @@ def keep_api() -> None:
 
 
 def run(dag_id: str, conf: str) -> dict[str, Any]:
-    """Run a DAG in this process."""
     keep_api()
     done = dag_bag().dags[dag_id].test(run_conf=json.loads(conf))
     tasks = {ti.task_id: ti for ti in done.get_task_instances()}

@@ -32,8 +32,6 @@ from dredge.storage import ObjectReader
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
-# Entries in memory of the driver and of each task.
-_PLACES_MAX = 1_000_000
 _JOB_RANGES = 64
 _STEP = CheckLimitsOutput.STEP
 
@@ -60,14 +58,14 @@ def find_places(
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
-    config = SearchConfig(
-        where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX
-    )
+    places_max = run.plan.config.safety.identical_places_max
+    written = write_hashes(folder, f"{where}/sizes.u64", sizes)
+    config = SearchConfig(where=where, sizes=written, places_max=places_max)
     tasks = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
     parts = [result.places for result in results]
     record.parts.extend(parts)
-    found = _Found(_PLACES_MAX, unite([read_hashes(folder, result.skipped) for result in results]))
+    found = _Found(places_max, unite([read_hashes(folder, result.skipped) for result in results]))
     for rows in folder.read_parts(parts):
         found.add(rows)
     return found.places()

@@ -51,14 +51,9 @@ class CredentialStore:
         self._records.delete(model.credential_key(user, access_key_id))
 
     def find(self, access_key_id: str, expected_owner: str | None = None) -> Credential:
-        """Find a credential by key id, with its secret.
+        """Find a credential by key id, with its secret; an `expected_owner` (an earlier one) can save a scan over all.
 
-        Args:
-            expected_owner: an earlier owner, a hint to save a scan over all credentials.
-
-        Raises:
-            CredentialsNotFoundError: no such key id, or its user no longer exists.
-            FormatError: the secret cannot be decrypted.
+        Raises CredentialsNotFoundError, also when its user no longer exists, and FormatError for an unreadable secret.
         """
         user = expected_owner
         if user is None or not self._records.exists(model.credential_key(user, access_key_id)):

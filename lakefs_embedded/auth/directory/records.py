@@ -22,11 +22,7 @@ from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 @dataclass(frozen=True, slots=True)
 class Page[T]:
-    """One page of a listing in name order.
-
-    Attributes:
-        next_offset: `after` of the next page; "" on the last page.
-    """
+    """One page of a listing in name order; `next_offset` is `after` of the next page, or ""."""
 
     results: list[T]
     next_offset: str
@@ -120,11 +116,7 @@ class AuthRecords:
         self._on_change()
 
     def link(self, key: bytes, primary: bytes, check: Callable[[], object]) -> None:
-        """Create a link; raises AlreadyExistsError.
-
-        Args:
-            check: raises unless both entities exist; called before and after.
-        """
+        """Create a link; raises AlreadyExistsError. `check` raises unless both entities exist, before and after."""
         check()
         self.create(key, model.encode_index(primary))
         self.undo_unless(key, check)
@@ -140,12 +132,7 @@ class AuthRecords:
     def named[T](
         self, root: bytes, prefix: str, after: str, decode: Callable[[bytes], T]
     ) -> Iterator[tuple[str, T]]:
-        """Yield (name, item) in name order.
-
-        Args:
-            root: key prefix of all names.
-            decode: makes an item of a record.
-        """
+        """Yield (name, item) in name order; `root` is the key prefix of all names."""
         wanted = root + prefix.encode()
         start = max(wanted, root + after.encode() + b"\0") if after else wanted
         for entry in self._kv.scan(PARTITION, start):

@@ -99,11 +99,7 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = "") -> None:
-    """Check If-Match or, without it, If-Unmodified-Since. Raises S3Error: PreconditionFailed.
-
-    Args:
-        prefix: prefix of the header names, for a copy source.
-    """
+    """Check If-Match or, without it, If-Unmodified-Since; header names of a copy source have a prefix."""
     match = request.header(f"{prefix}if-match")
     since = _date(request.header(f"{prefix}if-unmodified-since"))
     if match:

@@ -46,8 +46,7 @@ def put_object(request: S3Request) -> Response:
 def must_be_new(request: S3Request) -> bool:
     """Whether a write must fail if the path exists (`If-None-Match: *`).
 
-    Raises:
-        S3Error: NotImplemented, any other condition (not supported by lakeFS); ignoring it would be unsafe.
+    lakeFS supports no other condition; ignoring it would be unsafe, so it raises NotImplemented.
     """
     header = request.header("if-none-match")
     if request.header("if-match") or header not in ("", "*"):

@@ -8,8 +8,6 @@ from tests.mutations.edits import Both, Edit
 
 
 class Breakage(NamedTuple):
-    """One guard, broken."""
-
     name: str  # of the breakage; a half sentence
     module: str  # where the guard is
     # that is the guard, or has it, with its class; a class alone for what its body says, "" for the module

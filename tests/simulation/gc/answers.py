@@ -38,7 +38,6 @@ class Answers:
     records: dict[str, tuple[float, bytes]] = field(default_factory=dict)
 
     def on_put(self, key: str, data: bytes) -> None:
-        """Read a written record."""
         found = _RECORD.fullmatch(key)
         if found is None:
             return

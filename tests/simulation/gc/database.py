@@ -19,8 +19,6 @@ OTHER_URL = "https://rehearsal.simulated"
 
 @dataclass
 class Database:
-    """The key-value store of an installation."""
-
     kv: WatchedKV  # the store
     servers: Sequence[Server]  # that use it
     truth: Truth  # follows it
@@ -32,7 +30,6 @@ class Database:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The accidents, by the verb of their move."""
         return {
             "back up database": self._back_up,
             "put database back": self._put_back,

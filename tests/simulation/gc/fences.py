@@ -67,7 +67,6 @@ class Fences:
     state: tuple[str | None, str] = None, ""
 
     def on_put(self, key: str, data: bytes) -> None:
-        """Read a written record."""
         if key.endswith(LEASE):
             self._lease(json.loads(data))
         elif key.endswith(PLAN) and ("/unified/" in key or key.startswith("runs/")):
@@ -89,7 +88,6 @@ class Fences:
             self._judge_chain(folder, self._begun(folder, CHAIN[-1]), "counts what would go")
 
     def on_state(self, data: bytes, etag: str) -> None:
-        """Check the writer of the state."""
         run_id, (before, by) = json.loads(data)["run_id"], self.state
         if by != run_id and self.planned_on[run_id] != before:
             self.simulation.violate(

@@ -53,8 +53,6 @@ S3_DRAWS: dict[str, tuple[int, Draw]] = {
 
 @dataclass
 class S3Client(Client):
-    """A client of the gateways of some servers."""
-
     scheduler: Scheduler  # gives the time of signatures
     repository: str  # its name, the bucket
     serve: Callable[[Callable[[Server], Any]], Any]  # has a server do something

@@ -14,8 +14,6 @@ OTHERS = frozenset({"client", "server"})
 
 @dataclass
 class Latecomers:
-    """Follows them by address."""
-
     margin: timedelta = timedelta.max  # how long runs list a slice again (`slice_margin_hours`)
     addresses: set[str] = field(default_factory=set)  # of those that are there, relative to the namespace
 

@@ -27,8 +27,6 @@ _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
 @dataclass
 class Mishaps:
-    """Makes them."""
-
     bucket: Bucket  # that holds the namespace
     root: str  # of the namespace in the bucket, with a trailing slash
     namespace: str  # URI
@@ -45,7 +43,6 @@ class Mishaps:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The accidents, by the verb of their move."""
         return {
             "lose range": lambda number: self._break(self._tables(), number, self.bucket.lose),
             "damage range": lambda number: self._break(self._tables(), number, self.bucket.flip),
@@ -65,7 +62,6 @@ class Mishaps:
         }
 
     def mend(self) -> None:
-        """Repair all damage."""
         for key, stored in self.whole.items():
             self.bucket.restore(key, stored)
         self.whole.clear()
@@ -73,7 +69,6 @@ class Mishaps:
             self.rows.catch_up()
 
     def leave(self) -> None:
-        """Remove the other repositories with all their objects."""
         for name, present in (("inner", self.inner), ("twin", self.twin)):
             if present:
                 with suppress(RepositoryNotFoundError):  # its record was not written, in spite of the answer

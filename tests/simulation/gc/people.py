@@ -23,8 +23,6 @@ WAIT_SECONDS = 600.0
 
 @dataclass
 class People:
-    """Users of the collector."""
-
     simulation: Simulation  # of the history
     repository: str  # name
     orchestrator: Orchestrator  # has the runs

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Serving:
-    """Follows them by address."""
-
     put: dict[str, float] = field(default_factory=dict)  # when a server put an object there
     promised: dict[str, float] = field(default_factory=dict)  # when it acknowledged that it is staged
     # seconds that runs give such an object, which are the grace; a server that takes longer breaks the promise by

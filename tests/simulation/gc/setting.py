@@ -80,7 +80,6 @@ def make_rows(simulation: Simulation, draw: Drawing, kv: WatchedKV) -> DoorRows:
 
 
 def draw_config(draw: Drawing, repository: str) -> dict[str, Any]:
-    """Draw the arguments of all runs."""
     return {
         "repository": repository,
         "read_kv": draw.of("read_kv"),

@@ -103,8 +103,6 @@ CHEAP: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """Draws parts of the setting."""
-
     chance: random.Random  # that draws
     focus: Focus  # of the histories
 
@@ -112,7 +110,6 @@ class Drawing:
         return self.focus.draw(self.chance, SETTINGS, name)
 
     def has(self, defect: str) -> bool:
-        """Draw whether servers have a defect."""
         is_there = self.chance.random() < DEFECTS[defect]
         wanted = self.focus.settings.get(defect, (YES, NO))
         return is_there if is_there in wanted else not is_there

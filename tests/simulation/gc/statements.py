@@ -22,8 +22,6 @@ KEEP_UNNAMED_DAYS = 30.0
 
 @dataclass
 class Statements:
-    """Makes them."""
-
     people: People  # do it, with retries
     oracle: Oracle  # called with the given-up content
     namespace: str  # URI

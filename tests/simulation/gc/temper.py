@@ -23,8 +23,6 @@ VERBS = tuple(DRAWS)
 
 @dataclass(frozen=True)
 class Temper:
-    """The preferences of a history."""
-
     weights: tuple[float, ...]  # of the verbs, in the order of `VERBS`
     places: Mapping[str, str]  # mapping of branches and paths: with few of them, moves meet
     weather: tuple[str, ...]  # names of the kinds that there are

@@ -26,8 +26,6 @@ CLOCKS = 900.0
 
 @dataclass
 class Undone:
-    """Watches restores and purges."""
-
     simulation: Simulation  # of the history
     bucket: Bucket  # that holds the namespace
     root: str  # of the namespace in the bucket, with a trailing slash
@@ -49,7 +47,6 @@ class Undone:
     is_live: Callable[[str], bool] = lambda _address: False  # whether an address is readable
 
     def on_delete(self, address: str, process: Process) -> None:
-        """Record a run's deletion."""
         stored = self.bucket.objects[self.root + address]
         until, since = self.pinned.get(address, (0.0, 0.0))
         if self.simulation.scheduler.now < until and since < process.begun:
@@ -64,7 +61,6 @@ class Undone:
         return len(swept)
 
     def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
-        """Check an object put by a restore."""
         name = _first(process)
         if process.role == CHECK_AGAIN or name.startswith("purge"):
             if data != first:
@@ -77,7 +73,6 @@ class Undone:
         self.put_back.setdefault(name, set()).add(address)
 
     def on_replace(self, key: str) -> None:
-        """Check a replacement of another object."""
         current = self.simulation.scheduler.current
         name = "" if current is None else _first(current.process)
         if name.startswith("restore") and key.startswith(f"{self.root}data/"):

@@ -23,8 +23,6 @@ WRONG = "f" * 32
 
 @dataclass
 class Damage:
-    """Makes the moves."""
-
     writers: Writers  # of the repository
     oracle: Oracle  # watches it
     damaged: dict[str, Stored] = field(default_factory=dict)  # files as they were, by key
@@ -32,7 +30,6 @@ class Damage:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The damage, by the verb of its move."""
         return {
             "flip a manifest": self._flip_a_manifest,
             "wrong snapshot": self._wrong_snapshot,

@@ -28,7 +28,6 @@ class Buffer:
         self.data = bytearray(4)
 
     def done(self, root: int) -> bytes:
-        """The whole, with the place of its root table."""
         struct.pack_into("<I", self.data, 0, root)
         return bytes(self.data)
 
@@ -109,8 +108,6 @@ def structs(items: Sequence[bytes], align: int = 4) -> Child:
 
 
 def tables(items: Sequence[Child]) -> Child:
-    """A vector of tables or strings."""
-
     def write(buffer: Buffer) -> int:
         buffer.align(4)
         place = len(buffer.data)
@@ -124,8 +121,6 @@ def tables(items: Sequence[Child]) -> Child:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A commit."""
-
     id: str  # its name
     parent: str | None  # of the same; None for the root
     flushed_at: int  # microseconds since 1970
@@ -160,13 +155,11 @@ def transaction_file(snapshot: Snapshot, spec: int) -> bytes:
 
 
 def chunk_manifest(manifest: str, chunks: Sequence[str]) -> bytes:
-    """Write a manifest of one array."""
     ids = np.frombuffer(b"".join(map(decode_id, chunks)), np.uint8).reshape(len(chunks), 12)
     return manifest_file(ids, decode_id(manifest))[1]
 
 
 def virtual_manifest(manifest: str, locations: Sequence[str], spec: int) -> bytes:
-    """Write a manifest of one array of virtual chunks."""
     refs = [
         table({0: structs([struct.pack("<I", number)]), 3: struct.pack("<Q", 1000), 5: text(location)})
         for number, location in enumerate(locations)
@@ -189,7 +182,6 @@ class Repo:
 
 
 def repo_file(repo: Repo) -> bytes:
-    """Write a repo info."""
     ids = sorted(repo.snapshots)
     place = {name: number for number, name in enumerate(ids)}
 

@@ -19,16 +19,12 @@ from tests.simulation.icechunk.writers import BRANCHES, ROOT, TAGS, Writers, chu
 
 @dataclass
 class Session:
-    """Chunks of an uncommitted session."""
-
     branch: str
     chunks: list[str]
 
 
 @dataclass
 class Late:
-    """Makes the moves."""
-
     writers: Writers  # of the repository
     oracle: Oracle  # called for events later than all margins
     sessions: dict[str, Session] = field(default_factory=dict)  # that have begun, by name
@@ -37,7 +33,6 @@ class Late:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The actions, by the verb of their move."""
         found = {
             "open session": self._open_session,
             "write again": self._write_again,

@@ -30,15 +30,11 @@ RETRIES = 3
 
 
 class Run(DagRun):
-    """A run of Icechunk's collector."""
-
     refusals = (*REFUSALS, "RefusedError")
 
 
 @dataclass
 class Maintenance(Tries):
-    """Starts runs."""
-
     simulation: Simulation  # of the history
     clocks: Sequence[Clock]  # of the machines that processes run on
     workers: Workers  # spread the tasks of steps
@@ -55,7 +51,6 @@ class Maintenance(Tries):
         return run
 
     def was_clean(self, name: str) -> bool:
-        """Whether a run listed all chunks."""
         files = self.oracle.own.run_of(name)
         return files is None or files.plan["mode"] == "clean"
 

@@ -35,8 +35,6 @@ COLLECTORS = frozenset(
 
 @dataclass
 class Oracle:
-    """Watches the bucket of a repository."""
-
     simulation: Simulation  # of the history
     bucket: Bucket  # of the repository
     grace_seconds: float  # of all collections
@@ -85,7 +83,6 @@ class Oracle:
         self.own = OwnFiles(self.simulation)
 
     def on_put(self, key: str, data: bytes) -> None:
-        """An object was written."""
         name = key.removeprefix(ROOT)
         if name.startswith(OWN):
             if name.startswith(f"{OWN}deletions/") and name.endswith(".json"):
@@ -111,7 +108,6 @@ class Oracle:
             self._look()
 
     def on_delete(self, key: str) -> None:
-        """An object is about to be deleted."""
         if not key.startswith(ROOT):
             return
         name = key.removeprefix(ROOT)
@@ -142,7 +138,6 @@ class Oracle:
         return self._now() - self.released[snapshot] < self.grace_seconds - 2 * HOUR
 
     def unneeded(self) -> list[str]:
-        """Keys of unreferenced files."""
         closure = self._closure(self._tips())
         return [
             key
@@ -163,13 +158,11 @@ class Oracle:
         )
 
     def check_whole(self) -> None:
-        """All objects reachable from any ref exist."""
         for name in sorted(self._closure(self._tips()) | self._objects_lost()):
             if ROOT + name not in self.bucket.objects and name not in self.forgiven:
                 raise Violation("live", f"{name} is missing, and a ref leads to it")
 
     def check_garbage(self, listed: bool = True) -> None:
-        """No unreachable object exists."""
         if self.forgiven:
             return
         back = self.back.keys() | self.may_be_back | self.may_be_pinned
@@ -200,7 +193,6 @@ class Oracle:
         self.lost |= before - self.reached
 
     def begun(self, process: Process) -> None:
-        """A process of a run or an expiration was begun."""
         self.own.processes[process.name] = process
         if process.role == "expire":
             self._expiring[process.name] = process
@@ -464,5 +456,4 @@ class Oracle:
 
 
 def micros_before(simulation: Simulation, days: float) -> int:
-    """The threshold of an expiration by age in days."""
     return int((instant(simulation.scheduler.now).timestamp() - days * 86_400) * 1_000_000)

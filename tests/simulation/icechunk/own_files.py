@@ -33,8 +33,6 @@ SETTLING_CALLS = 3
 
 @dataclass
 class RunFiles:
-    """The files of a run."""
-
     name: str  # of the run, which begins the names of its processes
     plan: dict[str, Any]  # as it was written last
     planned: float  # when, in true seconds
@@ -63,8 +61,6 @@ class RunFiles:
 
 @dataclass
 class OwnFiles:
-    """Watches Dredge's own files in a repository."""
-
     simulation: Simulation  # of the history
     processes: dict[str, Process] = field(default_factory=dict)  # of collections that were begun, by name
     runs: dict[str, RunFiles] = field(default_factory=dict)  # by id
@@ -80,7 +76,6 @@ class OwnFiles:
         return next((run for run in self.runs.values() if run.name == name), None)
 
     def on_put(self, name: str, data: bytes) -> None:
-        """An own file was written."""
         if name.startswith(RUNS):
             run_id, _, rest = name.removeprefix(RUNS).partition("/")
             self._of_a_run(run_id, rest, data)
@@ -101,7 +96,6 @@ class OwnFiles:
                 self.replaced.setdefault(OWN + head, self._now)
 
     def on_delete(self, name: str) -> None:
-        """An own file is about to be deleted."""
         why = ""
         if name.startswith(f"{OWN}counted/") and any(name in named for named in self._counting()):
             why = "a state of the last week names it"
@@ -115,7 +109,6 @@ class OwnFiles:
             self.simulation.violate("own files", f"{name} is deleted: {why}")
 
     def check_sweep(self, process: Process) -> None:
-        """An object is about to be deleted by a sweep."""
         run = self.run_of(process.name)
         if run is not None and process.begun - run.planned > MARK_AGE_SECONDS:
             hours = (process.begun - run.planned) / HOUR
@@ -194,7 +187,6 @@ class OwnFiles:
                     self.simulation.violate("chain", f"{run.name} reads {read}, and {step} of another one")
 
     def note_sweep(self, name: str) -> None:
-        """A run records its next deletions."""
         run = self.runs.get(name.rpartition("/")[2].removesuffix(".json"))
         current = self.simulation.scheduler.current
         if run is None or current is None:

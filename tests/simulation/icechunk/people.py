@@ -23,8 +23,6 @@ WAIT_SECONDS = 600.0
 
 @dataclass
 class People:
-    """Users of the collector."""
-
     simulation: Simulation  # of the history
     maintenance: Maintenance  # has the runs
     oracle: Oracle  # called with restored objects

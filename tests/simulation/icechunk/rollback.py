@@ -16,8 +16,6 @@ from tests.simulation.icechunk.writers import ROOT, Writers, _pointer
 
 @dataclass
 class Rollback:
-    """Makes the moves."""
-
     writers: Writers  # of the repository
     oracle: Oracle  # watches it
     # refs (spec 1) or the repo info (spec 2) as they were, by key
@@ -27,7 +25,6 @@ class Rollback:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The accidents, by the verb of their move."""
         return {
             "back up refs": self._back_up,
             "put refs back": self._put_back,

@@ -19,8 +19,6 @@ BRANCHES = ("main", "a", "b")
 
 @dataclass(frozen=True)
 class Stage:
-    """The stage of a scene."""
-
     name: str  # begins the names of its runs
     start: float  # when the first run begins, in seconds
     length: float  # about how many seconds a run takes

@@ -66,15 +66,12 @@ VERBS = tuple(DRAWS)
 
 
 def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
-    """Draw a move: verb and arguments."""
     verb = chance.choices(VERBS, [weight for weight, _ in DRAWS.values()])[0]
     return verb, tuple(draw(chance) for draw in DRAWS[verb][1])
 
 
 @dataclass
 class Writers(Client):
-    """Makes the moves of writers."""
-
     simulation: Simulation  # of the history
     bucket: Bucket  # of the repository
     spec: int  # 1 or 2
@@ -91,7 +88,6 @@ class Writers(Client):
         return self.simulation.scheduler
 
     def begin(self) -> None:
-        """Make the repository, with its root on main."""
         root = self._snapshot(None, {})
         if self.spec == 1:
             self._put(self._ref("branch", "main"), _pointer(root.id))
@@ -331,7 +327,6 @@ def _pointer(snapshot: str) -> bytes:
 
 
 def chunk_bytes(number: int) -> bytes:
-    """A chunk of the length in manifests."""
     return (b"%d" % number).ljust(1000)
 
 

@@ -14,8 +14,6 @@ LOSS, LEAK, STUCK = frozenset({"loss"}), frozenset({"leak"}), frozenset({"stuck"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about a design."""
-
     name: str
     item: str
     says: str
@@ -31,8 +29,6 @@ class Claim:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A design with its claims."""
-
     number: str
     title: str
     idea: str

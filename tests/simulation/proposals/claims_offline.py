@@ -105,7 +105,6 @@ def commit_and_leave(rules: Rules) -> Scene:
 
 
 def leave_twice(rules: Rules) -> Scene:
-    """The whole sequence twice."""
     return _scene(
         _staged(),
         rules,

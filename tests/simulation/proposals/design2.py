@@ -51,7 +51,6 @@ def read(place: Place) -> Flow[tuple[int, object]]:
 
 
 def write(place: Place, seen: Any, count: int) -> Step:
-    """Write the counter, under the condition known to the place."""
     if place == "kv":
         return kv_set_if(KEY, (count, seen[1] + 1), seen)
     if place == "metadata":

@@ -36,8 +36,6 @@ LATER = NOW + TBD + 2
 
 
 class Reference(NamedTuple):
-    """A record."""
-
     state: str
     modified: int
 
@@ -72,13 +70,11 @@ def stage(path: str, entry: Entry) -> Flow[str]:
 
 
 def upload(path: str, address: str) -> Flow[str]:
-    """Write the blob, refer to it, stage it."""
     yield put(address, lake.body_of(address))
     return (yield from stage(path, lake.entry(address)))
 
 
 def copy_committed(path: str, to: str) -> Flow[str]:
-    """Stage object with the address of a committed entry."""
     head = (yield from lake.get_branch("main")).head
     commit = yield kv_get(f"commit/{head}")
     return (yield from stage(to, dict(commit.entries)[path]))

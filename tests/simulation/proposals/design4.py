@@ -34,8 +34,6 @@ ATTEMPTS = 3
 
 
 class Tokens(NamedTuple):
-    """A list of tokens."""
-
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -70,13 +68,11 @@ def stage(branch: str, path: str, entry: Entry, *, is_copy: bool = False) -> Flo
 
 
 def upload() -> Flow[str]:
-    """Write the blob, refer to it, stage it."""
     yield put("data/b", lake.body_of("data/b"))
     return (yield from stage("main", "x", lake.entry("data/b")))
 
 
 def copy() -> Flow[str]:
-    """Copy an object to another branch."""
     entry = yield from lake.get_entry("t1", "x")
     return (yield from stage("dev", "y", entry, is_copy=True))
 

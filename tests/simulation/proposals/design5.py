@@ -28,8 +28,6 @@ from tests.simulation.proposals.world import (
 
 @dataclass(frozen=True)
 class Design:
-    """One variant of the design."""
-
     delete_locks: bool = True
     move_respects: bool = True
     lock_breaks: bool = False

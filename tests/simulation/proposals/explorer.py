@@ -21,16 +21,12 @@ DEAD = "died"
 
 @dataclass(frozen=True)
 class Trouble:
-    """A failure."""
-
     kind: str
     text: str
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A world, its actors, and the checks."""
-
     world: World
     actors: Mapping[str, Actor]
     always: Callable[[World], Sequence[Trouble]]
@@ -42,8 +38,6 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One move of a schedule, with its result."""
-
     actor: str
     move: str
     where: str
@@ -54,8 +48,6 @@ class Event:
 
 @dataclass(frozen=True)
 class Found:
-    """A failing schedule."""
-
     trouble: Trouble
     events: tuple[Event, ...]
     later: tuple[Event, ...] = ()
@@ -67,15 +59,12 @@ class Found:
 
 @dataclass
 class Explored:
-    """The result of an exploration."""
-
     states: int = 0
     schedules: int = 0
     found: dict[str, Found] = field(default_factory=dict)
     ends: dict[tuple[str, ...], int] = field(default_factory=dict)
 
     def note(self, found: Found) -> None:
-        """Keep the shortest of its kind."""
         known = self.found.get(found.trouble.kind)
         if known is None or len(found.events) < len(known.events):
             self.found[found.trouble.kind] = found
@@ -126,8 +115,6 @@ class _History:
 
 
 class _Play:
-    """The rules of one scene."""
-
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.names = list(scene.actors)
@@ -144,11 +131,9 @@ class _Play:
         return _Node(world, lives, last, path, count, (world.frozen(), lives))
 
     def next_of(self, life: _Life) -> Step | str:
-        """An actor's next step, or its end."""
         return DEAD if life.dead else self._histories[life.history].next
 
     def told(self, actor: str, life: _Life, answer: Hashable) -> _Life:
-        """An actor after one more answer."""
         key = (life.history, answer)
         if key not in self._numbers:
             history = self._histories[life.history]
@@ -258,7 +243,6 @@ def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
 
 
 def explore(scene: Scene, until: str | None = None) -> Explored:
-    """Visit every reachable state of a scene."""
     play, explored = _Play(scene), Explored()
     layer = [play.first()]
     seen: set[Hashable] = set()

@@ -26,8 +26,6 @@ from tests.simulation.proposals.world import (
 
 
 class Entry(NamedTuple):
-    """The value of a path."""
-
     address: str
     body: str
     locked: bool = False
@@ -40,8 +38,6 @@ TOMBSTONE = Entry("(deleted)", "")
 
 
 class Branch(NamedTuple):
-    """A branch record."""
-
     head: str
     token: str
     sealed: tuple[str, ...] = ()
@@ -51,8 +47,6 @@ class Branch(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit record with all its readable entries."""
-
     parent: str
     entries: tuple[tuple[str, Entry], ...]
     born: int = 0
@@ -74,12 +68,10 @@ def world(
 
 
 def body_of(address: str) -> str:
-    """The first bytes of an object."""
     return f"bytes-of-{address.rpartition('/')[2]}"
 
 
 def entry(address: str) -> Entry:
-    """An entry for an unchanged object."""
     return Entry(address, body_of(address))
 
 
@@ -99,7 +91,6 @@ def commits_of(world: World, head: str) -> Iterator[tuple[str, Commit]]:
 
 
 def staged(world: World, token: str) -> dict[str, Entry]:
-    """The entries of a token, with tombstones."""
     prefix = f"staged/{token}/"
     return {
         key.removeprefix(prefix): value
@@ -109,7 +100,6 @@ def staged(world: World, token: str) -> dict[str, Entry]:
 
 
 def visible(world: World, branch: Branch) -> dict[str, Entry]:
-    """The entries of a branch for a reader."""
     commit = world.kv.get(f"commit/{branch.head}")
     found = dict(commit.entries) if isinstance(commit, Commit) else {}
     for token in reversed((branch.token, *branch.sealed)):
@@ -140,7 +130,6 @@ def losses(world: World) -> list[Trouble]:
 
 
 def leaks(world: World, _ends: object = None) -> list[Trouble]:
-    """Every unreferenced object of data."""
     live = {entry.address for _, entry in readable(world)}
     return [
         Trouble("leak", f"{key} stays for ever: nothing names it, and nobody will delete it")
@@ -153,7 +142,6 @@ def leaks(world: World, _ends: object = None) -> list[Trouble]:
 
 
 def get_branch(name: str) -> Flow[Branch]:
-    """Read a branch record."""
     found = yield kv_get(f"branch/{name}")
     if found is None:
         raise RefusedError(f"there is no branch {name}")
@@ -162,7 +150,6 @@ def get_branch(name: str) -> Flow[Branch]:
 
 
 def get_entry(token: str, path: str) -> Flow[Entry]:
-    """Read a staged entry of one token."""
     found = yield kv_get(f"staged/{token}/{path}")
     if found is None or found == TOMBSTONE:
         raise RefusedError(f"{path} is not staged")
@@ -205,7 +192,6 @@ def write_commit(branch: str, sealed: Branch, commit_id: str) -> Flow[Commit]:
 
 
 def set_commit(commit_id: str, commit: Commit) -> Step:
-    """Write a commit, with its ranges."""
     key = f"commit/{commit_id}"
 
     def act(world: World) -> None:
@@ -215,7 +201,6 @@ def set_commit(commit_id: str, commit: Commit) -> Step:
 
 
 def commit(branch: str, commit_id: str, token: str) -> Flow[str]:
-    """Commit the staged entries, and drop the tokens."""
     sealed = yield from seal(branch, token)
     yield from write_commit(branch, sealed, commit_id)
     for old in sealed.sealed:

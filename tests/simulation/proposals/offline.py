@@ -81,8 +81,6 @@ def world(**given: object) -> World:
 
 
 class Run(NamedTuple):
-    """The results of a run, from step to step."""
-
     rules: Rules
     lease: Lease | None
     cutoff: int
@@ -107,14 +105,12 @@ def mark(run: Run, requests: bool) -> Flow[object]:
 
 
 def recheck(run: Run, requests: bool) -> Flow[object]:
-    """The live addresses now."""
     settled = (yield from is_settled(run)) if requests else False
     checked = run._replace(live=run.live | (yield from find_live(run)), settled=settled)
     return Then(("sweep", checked), lambda: sweep(checked, requests))
 
 
 def sweep(run: Run, requests: bool) -> Flow[object]:
-    """Delete listed, old and unreferenced objects."""
     listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
     settled = run.settled or not (requests and run.rules.wait)
     if requests and not run.rules.recheck:
@@ -136,7 +132,6 @@ def is_settled(run: Run) -> Flow[bool]:
 
 
 def take_lease(name: str) -> Flow[Lease]:
-    """Take the lease, if it is free or expired."""
     old = yield kv_get("lease")
     now = yield read_clock()
     lease = Lease(name, now + LEASE_HOURS)
@@ -161,7 +156,6 @@ def _one(step: Step) -> Flow[Hashable]:
 
 
 def find_live(run: Run) -> Flow[frozenset[str]]:
-    """All addresses of staging and active commits."""
     rules = run.rules
     since = run.cutoff if rules.young_commits else None
     if not rules.staging_first:
@@ -219,7 +213,6 @@ def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]
 
 
 def upload(path: str, address: str) -> Flow[str]:
-    """An upload through the server: one request."""
     by = (yield read_clock()) + REQUEST_HOURS
     yield from within(_put_and_stage(path, address, None), by)
     return "uploaded"
@@ -249,7 +242,6 @@ def link_late(path: str, address: str) -> Flow[str]:
 
 
 def reset(token: str) -> Flow[str]:
-    """Reset branch, and drop its tokens."""
     for old in (yield from lake.reset("main", token)):
         yield kv_drop(f"staged/{old}/")
     return "reset"
@@ -274,7 +266,6 @@ def hard_reset(head: str) -> Flow[str]:
 
 
 def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
-    """Merge a branch into main, and delete it."""
     branch = yield from lake.get_branch(source)
     main = yield from lake.get_branch("main")
     theirs, ours = (yield kv_get(f"commit/{branch.head}")), (yield kv_get(f"commit/{main.head}"))
@@ -298,11 +289,9 @@ def restore(path: str, address: str, hour: int) -> Flow[str]:
 
 
 def entries_of(**addresses: str) -> tuple[tuple[str, Entry], ...]:
-    """Entries of a commit by path."""
     return tuple((path, lake.entry(address)) for path, address in sorted(addresses.items()))
 
 
 def put_old(world: World, key: str) -> World:
-    """Add an unreferenced object."""
     world.objects[key] = Object(lake.body_of(key))
     return world

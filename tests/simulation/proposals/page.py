@@ -93,12 +93,10 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def page(text: str) -> str:
-    """A page with all parts."""
     return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
 
 
 def main() -> None:
-    """Write the page."""
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     print(PAGE, file=sys.stderr)
 

@@ -28,8 +28,6 @@ class RefusedError(Exception):
 
 
 class Object(NamedTuple):
-    """An object in the store."""
-
     body: str
     meta: Hashable = None
     generation: int = 0
@@ -41,14 +39,11 @@ class Object(NamedTuple):
 
 @dataclass(slots=True)
 class World:
-    """The state shared by all actors."""
-
     objects: dict[str, Object] = field(default_factory=dict)
     kv: dict[str, Hashable] = field(default_factory=dict)
     now: int = 0
 
     def copy(self) -> World:
-        """The same world, for another order."""
         return World(dict(self.objects), dict(self.kv), self.now)
 
     def frozen(self) -> Hashable:
@@ -66,7 +61,6 @@ class Then(NamedTuple):
 
 
 def through(flow: Flow[object]) -> Flow[object]:
-    """An actor with all its continuations, as one flow."""
     end = yield from flow
     while isinstance(end, Then):
         end = yield from end.flow()
@@ -81,8 +75,6 @@ def after(*flows: Callable[[], Flow[object]]) -> Flow[object]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One atomic operation."""
-
     where: str
     text: str
     act: Callable[[World], Hashable]
@@ -154,8 +146,6 @@ def delete_object(key: str) -> Step:
 
 
 def list_objects(prefix: str) -> Step:
-    """Return all keys below a prefix, each with its object."""
-
     def act(world: World) -> Hashable:
         return tuple(sorted((k, v) for k, v in world.objects.items() if k.startswith(prefix)))
 
@@ -217,8 +207,6 @@ def kv_scan(prefix: str) -> Step:
 
 
 def kv_drop(prefix: str) -> Step:
-    """Delete all keys below a prefix."""
-
     def act(world: World) -> None:
         for key in [key for key in world.kv if key.startswith(prefix)]:
             del world.kv[key]
@@ -230,12 +218,10 @@ def kv_drop(prefix: str) -> Step:
 
 
 def read_clock() -> Step:
-    """Return the hour."""
     return Step(CLOCK, "what time is it?", lambda world: world.now)
 
 
 def wait_until(hour: int) -> Step:
-    """Continue at an hour."""
     return Step(CLOCK, f"wait until {hour}:00", lambda world: None, since=hour)
 
 
@@ -251,7 +237,6 @@ def within[T](flow: Flow[T], by: int) -> Flow[T]:
 
 
 def say(value: object) -> str:
-    """A value for the reader of a schedule."""
     if value is None or value == ():
         return "none"
     if isinstance(value, bool):

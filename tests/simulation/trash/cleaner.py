@@ -31,8 +31,6 @@ _MARGINS = TrashMargins(unnamed=SAFE_GRACE)
 
 @dataclass
 class Run:
-    """One DAG run."""
-
     name: str  # begins the names of all its processes
     planned: str = ""  # the scan's run id; "" when it failed
     digest: str = ""
@@ -45,8 +43,6 @@ class Run:
 
 @dataclass
 class Cleaner(Tries):
-    """Starts runs."""
-
     simulation: Simulation  # of the history
     rows: DoorRows  # the store as the cleaner sees it
     clocks: Sequence[Clock]  # of the machines that processes run on
@@ -77,7 +73,6 @@ class Cleaner(Tries):
         run.ended = True
 
     def restore(self, number: int) -> None:
-        """Restore a run's removals, by hand."""
         state = TrashState(open_writer(STATE))
         try:
             runs = state.runs()
@@ -95,7 +90,6 @@ class Cleaner(Tries):
         )
 
     def acknowledge(self) -> None:
-        """Acknowledge the alarms, by hand."""
         self.attempt(
             "acknowledge",
             "clean",

@@ -20,8 +20,6 @@ TABLES = 3
 
 @dataclass
 class Disasters:
-    """Accidents of a store."""
-
     simulation: Simulation  # of the history
     kv: WatchedKV  # past all doors
     oracle: Oracle  # knows the removed rows
@@ -34,7 +32,6 @@ class Disasters:
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
-        """The accidents, by the verb of their move."""
         return {
             "give the record back": self.give_back,
             "lose the first commit": self.lose_first_commit,

@@ -73,15 +73,12 @@ VERBS = tuple(DRAWS)
 
 
 def draw_move(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
-    """Draw a move: verb and arguments."""
     verb = chance.choices(VERBS, [weight for weight, _ in DRAWS.values()])[0]
     return verb, tuple(draw(chance) for draw in DRAWS[verb][1])
 
 
 @dataclass
 class Users(Client):
-    """Makes the moves."""
-
     scheduler: Scheduler  # gives the time
     kv: Store  # the servers' store, behind doors, for what the embedded server does not write itself
     # calls a server's catalog and returns the result

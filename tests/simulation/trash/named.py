@@ -27,8 +27,6 @@ COUNTDOWN = 32_500_915_200
 
 @dataclass(frozen=True)
 class Life:
-    """The content of a repository's record."""
-
     name: str
     partition: bytes
     state: int
@@ -37,14 +35,11 @@ class Life:
 
 @dataclass
 class Named:
-    """All references of records at one moment."""
-
     lives: dict[bytes, Life] = field(default_factory=dict)  # by partition
     # partitions of staged changes, each with the partitions whose branches name it
     tokens: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def by_name(self, name: str) -> Life | None:
-        """The instance of a name with the record."""
         return next((life for life in self.lives.values() if life.name == name), None)
 
 
@@ -63,14 +58,12 @@ def read_named(store: WatchedKV, lost: Collection[bytes] = ()) -> Named:
 
 
 def life_of(value: bytes) -> Life:
-    """Read a repository's record."""
     record = messages.RepositoryData.FromString(value)
     partition = f"{record.id}-{record.instance_uid}".encode()
     return Life(record.id, partition, record.state, messages.from_timestamp(record.creation_date))
 
 
 def tokens_of(value: bytes) -> list[bytes]:
-    """The staging tokens of a branch's record."""
     branch = messages.BranchData.FromString(value)
     return [token.encode() for token in (branch.staging_token, *branch.sealed_tokens) if token]
 
@@ -112,7 +105,6 @@ type Why = Callable[[Row, Named, datetime], str]
 
 
 def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Reason to keep the index of a pull request."""
     partition = row.key.split(b"/")[1]
     pull = messages.SecondaryIndex.FromString(row.value).primary_key
     if partition in named.lives and any(
@@ -124,7 +116,6 @@ def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
 
 
 def keeps_action(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Reason to keep a part of a hook run."""
     parts = row.key.decode().split("/")
     run = _run_of(row)
     began = countdown_of(run)
@@ -152,7 +143,6 @@ def may_be_of_either_life(row: Row, named: Named) -> bool:
 
 
 def keeps_owner(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
-    """Reason to keep a hint on a branch's owner."""
     length, _, rest = row.key.decode().removeprefix("run-refs/approximate-branch-owner/").partition(":")
     name, branch = rest[: int(length)], rest[int(length) + 1 :]
     life = named.by_name(name)

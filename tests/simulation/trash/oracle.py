@@ -53,8 +53,6 @@ FOLLOWS = frozenset({"marker", "pull-index", "staging"})
 
 @dataclass
 class Oracle:
-    """Watches a key-value store."""
-
     simulation: Simulation  # of the history
     store: WatchedKV  # past all doors
     # what the plan of a process's run allows; None where none bounds it
@@ -84,7 +82,6 @@ class Oracle:
     _ours: bool = False
 
     def on_change(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        """A row was changed."""
         before = self._mirror.get((partition, key))
         if before != value:
             self.changed[partition, key] = self.simulation.scheduler.now
@@ -123,7 +120,6 @@ class Oracle:
             self._check_plan(json.loads(data))
 
     def on_delete(self, row: Row) -> None:
-        """The cleaner is about to delete a row, in an isolated transaction."""
         why = self.why_live(row)
         name = show_key(row.partition, row.key)
         if why:
@@ -146,7 +142,6 @@ class Oracle:
             self._ours = False
 
     def on_insert(self, row: Row) -> None:
-        """The cleaner has restored a row."""
         since = self.named_since.get(row.key) if row.partition == MARKERS else None
         if since is not None and since < self.looked.get(self._process(), 0.0):
             self.simulation.violate("queued", f"{show(row.key)} is queued again, and a branch names it")
@@ -199,7 +194,6 @@ class Oracle:
                 )
 
     def check_put_back(self) -> None:
-        """All removed rows with a reference are restored."""
         named = read_named(self.store)
         for row in self.removed.values():
             if row.partition in named.tokens or (

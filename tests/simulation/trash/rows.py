@@ -57,11 +57,9 @@ class DoorRows:
     copy: FrozenView | None = None
 
     def fall_behind(self) -> None:
-        """From now on a frozen copy is read."""
         self.copy = FrozenView(rows_of(self.store))
 
     def catch_up(self) -> None:
-        """Read the store itself again."""
         self.copy = None
 
     def wait_for_deletion(self, number: int, seconds: float) -> None:
@@ -146,8 +144,6 @@ class DoorRows:
 
 
 class DoorView:
-    """A view with a door for each page."""
-
     def __init__(self, rows: DoorRows, frozen: FrozenView | None) -> None:
         self._rows = rows
         self._frozen = frozen

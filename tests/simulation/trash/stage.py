@@ -25,8 +25,6 @@ FOR_EVER = 300 * HOUR
 
 @dataclass(frozen=True)
 class Stage:
-    """The stage of a scene."""
-
     starts: tuple[float, ...]  # when runs begin, in seconds
     work: float  # about how many seconds a run takes
 
@@ -45,7 +43,6 @@ type Scene = Callable[[random.Random, Stage], list[Move]]
 
 
 def set_up(name: str, branch: str, at: float, *paths: str) -> list[Move]:
-    """A repository with a branch with staged changes."""
     moves = [Move(at, "create", (name, False)), Move(at + 5, "create branch", (name, branch, "main"))]
     return moves + [
         Move(at + 10 + 3 * number, "upload", (name, branch, path)) for number, path in enumerate(paths)

@@ -229,11 +229,7 @@ def test_the_sweep_of_a_run_that_asks_nobody_needs_no_answer() -> None:
 
 
 class Question:
-    """A run's question and its yes, of which single fields can be other ones.
-
-    Args:
-        run: was approved.
-    """
+    """The question of an approved run and its yes, of which single fields can be other ones."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

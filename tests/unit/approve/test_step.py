@@ -24,7 +24,6 @@ def keys(run: Run) -> list[str]:
 
 
 def is_asked(run: Run) -> bool:
-    """Whether a question was put."""
     return any(key.endswith("/request.json") for key in keys(run))
 
 

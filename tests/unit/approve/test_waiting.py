@@ -19,7 +19,6 @@ from tests.support.memory_store import MemoryWriter
 
 
 def begun(world: World, config: GCConfig, holder: str) -> Run:
-    """A run of an orchestrator up to its question."""
     grant = acquire_lease(config, holder, world.client)
     plan = plan_run(config, grant, world.client, None, world.lake.clock)
     run = Run.open(plan.run_uri, None, world.client, world.lake.clock)

@@ -12,7 +12,6 @@ from tests.support.lakefs_server import Lake
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """A server with a kept object, and an orphan."""
     with server(tmp_path) as found:
         branch = found.repository().branch("main")
         branch.object("kept").upload(b"kept")

@@ -38,8 +38,6 @@ def body(name: str) -> tuple[int, Any]:
 
 
 class CapturedServer:
-    """Answers as the real server did."""
-
     def __init__(self) -> None:
         self.truth = truth()
         self.metadata: dict[str, str] = {}

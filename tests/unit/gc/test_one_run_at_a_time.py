@@ -27,16 +27,15 @@ def test_two_runs_at_once_are_one_run_and_one_refusal() -> None:
 
 def test_a_run_that_comes_to_no_plan_locks_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     world, _, _ = busy_world()
-    honest = planning.open_writer
 
     class ReadOnly:
         def put_if_absent(self, key: str, data: bytes) -> str | None:
             raise ConfigError("AccessDenied: nothing was written")
 
-    monkeypatch.setattr(planning, "open_writer", lambda _uri, _options: ReadOnly())
-    with pytest.raises(ConfigError, match="AccessDenied"):
-        world.plan()
-    monkeypatch.setattr(planning, "open_writer", honest)
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "open_writer", lambda _uri, _options: ReadOnly())
+        with pytest.raises(ConfigError, match="AccessDenied"):
+            world.plan()
     world.age(seconds=1)
     release_lease(world.plan())
 

@@ -25,7 +25,6 @@ FORM = {"prefix": "data/slice0/", "keep_days": "7", "form_token": "the user's ow
 
 @pytest.fixture(scope="module")
 def swept() -> tuple[World, str]:
-    """A run that deleted, and the address of its page."""
     world, _, _ = undo_world("quarantine")
     world.orphan(HOSTILE)
     world.age(days=2)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from types import SimpleNamespace
+from itertools import chain, repeat
 
 import pytest
 
-from dredge.errors import ConfigError, DredgeError, PartialError, RefusedError, UnavailableError
-from dredge.gc import steps
+from dredge.errors import (
+    ConfigError,
+    DredgeError,
+    NotFoundError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
+from dredge.gc.steps import read_report, run_steps
 from dredge.runs.failures import as_partial, closing_with, not_deleted, partial_after
+from dredge.runs.tasks import LocalRunner
+from tests.support.gc import busy_world
+from tests.support.killing import at_writes_of
 
 
 @pytest.mark.parametrize(
@@ -74,12 +83,16 @@ def test_an_error_of_the_end_does_not_hide_the_first(first: BaseException, later
     assert caught.value is first
 
 
-def test_a_local_run_whose_report_fails_too_shows_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_run_whose_report_fails_too_shows_the_first_error() -> None:
+    run = busy_world()[0].plan()
     first = RefusedError("of the first step")
-    monkeypatch.setattr(steps, "slice_listing", lambda *_: _raising(first)(), raising=False)
-    monkeypatch.setattr(
-        steps, "save_report", lambda *_: _raising(UnavailableError("report"))(), raising=False
-    )
-    with pytest.raises(RefusedError) as caught:
-        steps.run_steps(SimpleNamespace(going_on=nullcontext), None)  # type: ignore[arg-type]
+    errors = chain([first], repeat(UnavailableError("of the report")))
+
+    def fail() -> None:
+        raise next(errors)
+
+    with at_writes_of(f"/{run.plan.run_id}/", fail), pytest.raises(RefusedError) as caught:
+        run_steps(run, LocalRunner())
     assert caught.value is first
+    with pytest.raises(NotFoundError):
+        read_report(run)

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.runs import parts
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import GroupedPart, cache_parts, get_part_cache
+from dredge.runs.parts import GROUP_ROWS, GroupedPart, cache_parts, get_part_cache
 from dredge.runs.steps import PLAN, StepRecord, perform
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
@@ -153,10 +152,10 @@ def test_a_long_part_is_read_while_another_thread_waits_until_it_is_written(
     assert other().read_bytes(part) == data
 
 
-GROUPED_ROWS = 40
+GROUPED_ROWS = 4 * GROUP_ROWS
 TABLE = pa.table(
     {
-        "address": [f"data/{number:04d}" + "x" * 200 for number in range(GROUPED_ROWS)],
+        "address": [f"data/{number:04d}" + "x" * 20 for number in range(GROUPED_ROWS)],
         "size": list(range(GROUPED_ROWS)),
         "reason": ["expired"] * GROUPED_ROWS,
         "code": pa.nulls(GROUPED_ROWS, pa.string()),
@@ -166,8 +165,7 @@ TABLE = pa.table(
 
 
 @pytest.fixture
-def grouped_writer(monkeypatch: pytest.MonkeyPatch) -> ObjectWriter:
-    monkeypatch.setattr(parts, "GROUP_ROWS", 10)
+def grouped_writer() -> ObjectWriter:
     return open_writer("memory://groups")
 
 
@@ -182,7 +180,7 @@ def test_damage_is_noticed_where_it_is_read(grouped_writer: ObjectWriter, part: 
     chunk = metadata.row_group(1).column(TABLE.column_names.index("hash"))
     data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
     grouped_writer.put(part.key, bytes(data))
-    assert GroupedPart(grouped_writer, part).read([0, 2], ["hash"]).num_rows == 20
+    assert GroupedPart(grouped_writer, part).read([0, 2], ["hash"]).num_rows == 2 * GROUP_ROWS
     with pytest.raises(FormatError):
         GroupedPart(grouped_writer, part).read([1], ["hash"])
 
@@ -190,7 +188,9 @@ def test_damage_is_noticed_where_it_is_read(grouped_writer: ObjectWriter, part: 
 def test_a_part_that_is_gone_short_or_another_is_said_to_be(
     grouped_writer: ObjectWriter, part: PartInfo
 ) -> None:
-    other = RunFolder(grouped_writer, "run").write_table("subtract", 1, TABLE.slice(0, 30), grouped=True)
+    other = RunFolder(grouped_writer, "run").write_table(
+        "subtract", 1, TABLE.slice(0, 3 * GROUP_ROWS), grouped=True
+    )
     grouped_writer.put(part.key, grouped_writer.get(other.key))
     with pytest.raises(FormatError):
         _ = GroupedPart(grouped_writer, part).metadata

@@ -26,8 +26,6 @@ type Named = tuple[str, str]
 
 
 class Versions:
-    """Deletes whatever it is asked to, and remembers it."""
-
     def __init__(self) -> None:
         self.deleted: list[list[Named]] = []
         self.may_send: MaySend | None = None

@@ -240,7 +240,6 @@ def copy_rows(ground: Ground) -> set[Row]:
 
 
 def put_back(ground: Ground, rows: set[Row]) -> None:
-    """Put the whole store back to what it was."""
     kv = MemoryKV()
     for row in rows:
         kv.set(row.partition, row.key, row.value)

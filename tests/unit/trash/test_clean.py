@@ -33,7 +33,6 @@ def moment(seconds: float) -> datetime:
 def opened(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Store]:
-    """Opens a new store of the asked kind."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 

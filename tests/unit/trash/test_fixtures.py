@@ -26,8 +26,6 @@ def look_at(name: str) -> Look:
 
 
 class Judge:
-    """Looks at dumps, one after the other."""
-
     def __init__(self) -> None:
         self.waiting = no_list()
         self.looks = 0

@@ -207,7 +207,6 @@ def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
 
 @pytest.fixture
 def handed_over(ground: Ground) -> dict[str, bytes]:
-    """Three repositories that wait for the cleaner."""
     return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
 
 

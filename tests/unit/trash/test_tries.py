@@ -203,7 +203,6 @@ def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_on
 
 
 def waiting(ground: Tries) -> list[bytes]:
-    """Partitions that wait."""
     rows = read_waiting(ground.state, ground.world.store).rows
     return [name_of(address) for address in rows["address"].to_pylist()]
 

@@ -32,7 +32,6 @@ def swept_world(
 
 
 def collected(world: World, **settings: object) -> tuple[Run, dict[str, int]]:
-    """An optimized run, and what it listed."""
     run = world.plan(**settings)
     assert run.plan.mode == "optimized"
     world.run(run)

@@ -23,7 +23,6 @@ ADDRESSES = ["data/a", "data/b", "data/c", "data/d", "data/e", "data/f"]
 
 @pytest.fixture
 def folder() -> Iterator[RunFolder]:
-    """Of a run, in a store whose clock stands still."""
     name = f"deleted-{uuid.uuid4().hex[:8]}"
     memory_store(name).clock = lambda: NOW
     yield RunFolder(open_writer(f"memory://{name}/run"), "run")
@@ -44,7 +43,6 @@ def candidates(folder: RunFolder, addresses: list[str]) -> PartInfo:
 
 
 def tell(folder: RunFolder, part: PartInfo, outcomes: Mapping[str, str], attempt: int = 1) -> None:
-    """Write what became of some objects."""
     count = len(outcomes)
     rows = pa.table({"address": list(outcomes), "size": [0] * count, "reason": ["expired"] * count})
     versions = [f"{address}-{attempt}" for address in outcomes]

@@ -28,8 +28,6 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Namespace:
-    """A namespace whose store keeps versions."""
-
     uri: str
     options: StorageOptions
 
@@ -55,7 +53,6 @@ class Namespace:
         open_deleter(self.uri, self.options).delete([KEY])
 
     def versions(self) -> list[int]:
-        """Sizes of the versions that there are, the newest first."""
         found = open_versions(self.uri, self.options).versions(KEY)
         return [item.size for item in found if not item.is_marker]
 

@@ -39,7 +39,6 @@ from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_wor
 
 
 def asked(world: World, address: str) -> str:
-    """The verdict on an object."""
     target = Target(world.lake.repository, world.lake.namespace, address)
     return why(world.client, target, world.lake.clock()).verdict
 
@@ -48,7 +47,6 @@ PINS = "_lakefs/retention/gc/dredge/pins/"
 
 
 def pin_files(world: World) -> set[str]:
-    """Pins of which a file is left."""
     return {key.removeprefix(PINS).partition("/")[0].removesuffix(".json") for key in world.lake.keys(PINS)}
 
 

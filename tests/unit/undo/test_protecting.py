@@ -21,8 +21,6 @@ from tests.support.undo import data_bytes, restore, store_of, undo_world
 
 
 def failing(key: str, error: DredgeError) -> AbstractContextManager[None]:
-    """Let the copy of one object fail."""
-
     def maybe(honest: Any, writer: object, wanted: str, *more: Any, **named: Any) -> ObjectInfo:
         if wanted == key:
             raise error

@@ -24,7 +24,6 @@ KEYS = ["data/a", "data/b", "data/c"]
 
 @pytest.fixture
 def lake() -> Iterator[str]:
-    """URI of a namespace with three objects."""
     name = f"protecting-{uuid.uuid4().hex[:8]}"
     for key in KEYS:
         open_writer(f"memory://{name}/lake").put(key, b"x")

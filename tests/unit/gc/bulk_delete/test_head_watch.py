@@ -17,7 +17,6 @@ from tests.support.gc import World, make_world
 
 
 def checked(world: World, *commits: str, **settings: object) -> tuple[Run, Subtracted]:
-    """A run that knows some commits."""
     run = world.plan(**settings)
     known = {commit: world.client.commit(world.lake.repository, commit).metarange_id for commit in commits}
     return run, Subtracted(known, set(), set(), rules=world.client.rules(world.lake.repository))

@@ -140,7 +140,6 @@ def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
 
 
 def marked(world: World) -> tuple[Run, Subtracted]:
-    """A run at the beginning of its first round of deleting."""
     run = world.marked()
     subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
     recheck(run, world.runner, subtracted, "recheck/0")

@@ -107,7 +107,6 @@ def made_on_it(world: World) -> None:
 
 
 def made_elsewhere(world: World) -> None:
-    """The repository is deleted and made again on another namespace."""
     (ours,) = world.client.repositories()
     elsewhere = replace(ours, namespace=f"{ours.namespace}-2")
     world.client.repositories = lambda: [elsewhere]  # type: ignore[method-assign]

@@ -31,7 +31,6 @@ WATCH = "bulk_delete/_watch/test.json"
 
 
 def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | None = None) -> PartInfo:
-    """A part of candidates as subtract might write it."""
     names, count = pa.array(addresses, pa.string()), len(addresses)
     columns = {
         "address": names,

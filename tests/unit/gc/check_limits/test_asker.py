@@ -124,7 +124,6 @@ class Branches:
         ranks: Sequence[int] = (),
         cost_max: int = 1000,
     ) -> Answers:
-        """Ask about paths, by one page or one by one."""
         count = len(paths)
         one_by_one = [Question(number, number + 1, False) for number in range(count)]
         planned = [Question(0, count, True)] if pages else one_by_one

@@ -18,7 +18,6 @@ BY_DEFAULT = GCConfig(repository="lake").max_delete_percent
 
 
 def orphans(world: World, many: int, name: str) -> set[str]:
-    """Garbage that is old enough."""
     found = {world.orphan(f"data/{name}/{number:05d}", b"x%d" % number) for number in range(many)}
     world.age(days=2)
     return found

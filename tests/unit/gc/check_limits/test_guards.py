@@ -205,12 +205,7 @@ OURS, OTHERS = "mem://lake/repo/data/a", "mem://elsewhere/a"
 
 
 class Server:
-    """Branches with what each shows as uncommitted, and where a path of any of them lies.
-
-    Args:
-        changes: of each branch; None when it is gone.
-        addresses: by path; without one the path is gone.
-    """
+    """Branches with what each shows as uncommitted (None: it is gone), and the addresses of paths that are there."""
 
     def __init__(
         self, changes: Mapping[str, Sequence[Change] | None], addresses: Mapping[str, str] | None = None

@@ -83,7 +83,6 @@ CLEARING = Holds(Verdicts.make(hashes(4), {}, NONE), hashes(HASH))
 
 
 def codes_of(holds: Holds, *found: str | None) -> list[str | None]:
-    """The codes where nothing has to wait."""
     codes: list[str | None] = replace(holds, confirmed=None).codes_of(candidates(*found)).to_pylist()
     return codes
 

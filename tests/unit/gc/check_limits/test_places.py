@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.gc.check_limits import places
 from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.check_limits.places import SCHEMA, _Found
 from dredge.sets.hashes import NONE
@@ -20,11 +19,8 @@ from tests.support.identical import held, many
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
 
-def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(places, "_PLACES_MAX", 10)
-    world = make_world()
+def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into() -> None:
+    world = make_world(safety={"identical_places_max": 10})
     many(world, 40)
     world.commit("rare", b"as rare as can be")
     frequent = world.orphan("data/slice/frequent", b"else")
@@ -52,7 +48,6 @@ def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
 
 
 def rows(range_id: str, *sizes: int) -> pa.Table:
-    """Entries of a range, by their sizes."""
     paths = [f"{range_id}{number}".encode() for number in range(len(sizes))]
     columns = [[range_id] * len(sizes), range(len(sizes)), paths, sizes]
     return pa.table([pa.array(column) for column in columns], names=SCHEMA.names).cast(SCHEMA)

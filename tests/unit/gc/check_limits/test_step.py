@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.check_limits import places
 from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
@@ -19,10 +18,9 @@ HELD, FREE = b"else", [b"1" * 100, b"2" * 200]
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+def world() -> World:
     """Twelve committed objects, one orphan that is held for its size, two that may go, and five young objects."""
-    monkeypatch.setattr(places, "_PLACES_MAX", 5)
-    made = make_world()
+    made = make_world(safety={"identical_places_max": 5})
     many(made, 12)
     made.orphan("data/slice/held", HELD)
     for number, content in enumerate(FREE):

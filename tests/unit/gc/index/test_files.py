@@ -15,8 +15,6 @@ from tests.support.memory_store import forget_memory_store
 
 
 class Counted:
-    """A reader that counts its reads."""
-
     def __init__(self, reader: Any) -> None:
         self._reader = reader
         self.reads = 0

@@ -398,14 +398,8 @@ def test_who_names_a_file_by_its_id_gets_it_back_with_the_next_run() -> None:
 
 @contextmanager
 def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> Iterator[list[int]]:
-    """Do something before and after everything that a collection does to the store and the records.
-
-    Args:
-        do: gets the number of the point, from 0.
-
-    Returns:
-        The points that there were.
-    """
+    """Do something (with the number of the point) before and after everything that a collection does to the store and
+    the records; gives all points."""
     points: list[int] = []
 
     def point() -> None:
@@ -442,11 +436,8 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
 def committing(
     world: World, monkeypatch: pytest.MonkeyPatch, writes_at: int, names_at: int
 ) -> tuple[list[int], list[int]]:
-    """Collect while a commit writes its files at one point and names them at a later one.
-
-    Returns:
-        All points, and those from which on the commit is there and its files are not.
-    """
+    """Collect while a commit writes its files at one point and names them at a later one; gives all points, and those
+    from which on the commit is there and its files are not."""
     metarange, lost = left_metarange(), list[int]()
 
     def commit(point: int) -> None:

@@ -84,8 +84,6 @@ def test_all_garbage_is_noted_and_a_few_names_are_shown(lake: ObjectWriter) -> N
 
 
 class Work:
-    """Rows of imports and tasks."""
-
     def __init__(self, imports: dict[str, Any], tasks: dict[str, Any]) -> None:
         self.found = {
             b"imports/": [(name.encode(), messages.encode(item)) for name, item in imports.items()],

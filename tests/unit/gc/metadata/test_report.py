@@ -31,8 +31,6 @@ MIN_AGE = timedelta(hours=25)
 
 
 class Records(KVAccess):
-    """Access to the records of a lake in memory."""
-
     def __init__(self, kv: Any) -> None:
         super().__init__("memory://")
         object.__setattr__(self, "kv", kv)

@@ -76,13 +76,13 @@ def commit_while(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable
     commits = world.lake.catalog.commits
     honest = commits._commit_tokens
 
-    def build(*arguments: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(commits, "_commit_tokens", honest)
-            action()
-        return honest(*arguments)
-
     with monkeypatch.context() as patch:
+
+        def build(*arguments: Any) -> Any:
+            patch.undo()
+            action()
+            return honest(*arguments)
+
         patch.setattr(commits, "_commit_tokens", build)
         return world.lake.commit().id
 

@@ -410,7 +410,6 @@ def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read() ->
 
 
 def cut_finely(monkeypatch: pytest.MonkeyPatch, shard_rows: int = 3) -> None:
-    """Lists of more than four rows are cut into shards."""
     monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
     monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
 

@@ -20,8 +20,6 @@ from tests.support.lakefs_server import lakefs_server
 
 @dataclass(frozen=True)
 class AzurePlace:
-    """A container for the embedded lakeFS."""
-
     options: StorageOptions
     uri: str
 

@@ -81,7 +81,6 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
 
 
 def left_of(bucket: TestBucket, run: Run) -> set[str]:
-    """Addresses of which a copy or an older version is left."""
     folder = f"lake/_lakefs/retention/gc/unified/{run.plan.run_id}/quarantine/"
     found = {key.removeprefix(folder) for key in bucket.keys(folder)}
     for page in bucket.client.get_paginator("list_object_versions").paginate(
@@ -117,5 +116,4 @@ def purged_for_good(
 
 
 def run_folder(done: StepSummary, run: Run) -> RunFolder:
-    """The folder of a purge."""
     return RunFolder(open_writer(f"{run.plan.namespace}/{RUNS}/{done.run_id}"), done.run_id)

@@ -23,11 +23,7 @@ def ask(reader: ObjectReader, names: Sequence[str], threads: int) -> list[Answer
 
 
 class CountingReader:
-    """A reader that counts its requests, and cuts listings into batches of so many pages.
-
-    Attributes:
-        requests: made so far; a page of a listing is one.
-    """
+    """A reader that counts its requests (pages of a listing too), and cuts listings into batches of some pages."""
 
     is_remote = True
 

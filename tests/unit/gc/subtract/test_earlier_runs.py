@@ -21,11 +21,7 @@ from tests.support.inventories import Inventory
 
 
 class Search:
-    """A run's search among what somebody named, and what it found.
-
-    Attributes:
-        warnings: that the step says.
-    """
+    """A run's search among what somebody named, what it found, and the step's warnings."""
 
     def __init__(self, *live: str) -> None:
         self.world = make_world()

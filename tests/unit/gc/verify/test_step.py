@@ -29,7 +29,6 @@ def world_with_garbage(count: int) -> tuple[World, set[str]]:
 
 
 def claimed(key: str, message: str | None = None) -> DeleteOutcome:
-    """The store says that it has deleted what it keeps."""
     return DeleteOutcome(key, "deleted", message=message)
 
 

@@ -88,7 +88,6 @@ def other_calls(lake: Lake) -> dict[str, Callable[[], object]]:
 
 
 def service_methods(catalog: Catalog) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Every public method of every service that a catalog holds."""
     for service in vars(catalog).values():
         if type(service).__name__.endswith("Service"):
             yield from inspect.getmembers(service, inspect.ismethod)
@@ -170,7 +169,6 @@ class Cleaner:
         )
 
     def run_twice(self) -> CleanReport:
-        """Run, and again two days later."""
         self.run()
         self.lake.clock.advance(days=2)
         return self.run()

@@ -37,8 +37,6 @@ def value(kind: int, address: str = "") -> Value:
 
 
 class CountingStore(RangeStore):
-    """Counts the range files it reads and writes."""
-
     def __init__(self, name: str) -> None:
         super().__init__(open_writer(f"memory://{name}"), cache_size=1)
         self.reads: list[str] = []

@@ -26,7 +26,6 @@ def s3(lake: Lake) -> Any:
 
 @pytest.fixture
 def repo(lake: Lake) -> str:
-    """A fresh repository with the branch main."""
     name = f"repo-{uuid.uuid4().hex[:8]}"
     lake.server.catalog.repositories.create_repository(name, lake.namespace(name))
     return name

@@ -48,7 +48,6 @@ def ask(lake: Lake, operation: Operation, pair: tuple[str, str]) -> tuple[int, s
 
 
 def needed(operation: Operation) -> list[Permission]:
-    """What the table's request needs."""
     path = dict.fromkeys(("branch", "tag", "ref", "user", "group", "policy", "source"), "main")
     body = sample(operation.schema) or {}
     query = Query(QueryParams(dict(QUERY)))

@@ -79,7 +79,6 @@ class Cleaner:
         return operator.execute(self.context)
 
     def looked(self, **config: Any) -> dict[str, Any]:
-        """Look twice, two days apart."""
         self.scan()
         age_waits(self.folder / "state")
         return self.scan(**config)

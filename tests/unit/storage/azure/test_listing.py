@@ -37,8 +37,6 @@ def page(*items: str, marker: str = "") -> bytes:
 
 
 class Acted:
-    """A container whose pages a test decides."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, pages: list[bytes], flat: bool = True) -> None:
         self.queries: list[dict[str, str]] = []
         self.left = pages

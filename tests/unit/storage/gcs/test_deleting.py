@@ -150,7 +150,6 @@ def test_an_answer_about_other_keys_deletes_nobody(server: GcsServer, id_: str) 
 
 
 def listed(server: GcsServer, uri: str) -> list[ObjectInfo]:
-    """Objects as a run has them: by way of a listing."""
     rows = [row for batch in open_reader(uri, server.options).list() for row in batch.to_pylist()]
     return [ObjectInfo(**row) for row in rows]
 

@@ -196,8 +196,6 @@ def test_switches_of_the_environment_go_to_children(monkeypatch: pytest.MonkeyPa
 
 
 def sts(action: str, lifetime: timedelta) -> ScriptedS3:
-    """STS, which gives another key with each answer."""
-
     def answer(method: str, path: str, body: bytes) -> Answer:
         ends = (datetime.now(UTC) + lifetime).strftime("%Y-%m-%dT%H:%M:%SZ")
         key = f"ASIA{len(server.requests)}"
