@@ -30,6 +30,7 @@ from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Ref, Rules
+from dredge.runs.clock import running_seconds
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import ShardedSet
@@ -93,35 +94,43 @@ class Subtracted:
         return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
-type Seen = tuple[list[Ref], Before | None]
-"""Tags, and the server's branches and counter."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Tags, and the server's branches and counter, since `at` (`running_seconds`)."""
+
+    tags: list[Ref]
+    before: Before | None
+    at: float
 
 
 def look_before_recheck(run: Run) -> Seen:
     """Ask the server before a re-check reads staging."""
+    at = running_seconds()
     with at_once() as ask:
-        seen = ask(look_before_scan, run)
+        before = ask(look_before_scan, run)
         tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
-    return tags, seen.result()
+    return Seen(tags, before.result(), at)
 
 
 def recheck(
     run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, seen: Seen | None = None
 ) -> dict[str, int]:
     """Read new live data, write it to the folder `where` of the run, and add it to `subtracted`; returns figures by
-    name. `seen`: from `look_before_recheck`, if it was asked before."""
+    name. `seen`: from `look_before_recheck`, if it was asked before; an old one is asked for again."""
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
     # so heads and tags of the time of the scan count too.
-    tags, before = seen or look_before_recheck(run)
+    # This machine may have slept since they were asked for, and a tag have come and gone.
+    if seen is None or running_seconds() - seen.at > run.plan.config.safety.heads_every_seconds:
+        seen = look_before_recheck(run)
     with at_once() as ask:
         past = ask(Past.read, run.state, run.plan.namespace)
         # Rules that change meanwhile differ from these in the watch.
         rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
         # With the key-value store one proof that it is the server's own covers both reads.
-        scan = scan_staging(run, where, with_commits=True, seen=before)
+        scan = scan_staging(run, where, with_commits=True, seen=seen.before)
         active = find_active(run, ask_dangling=False, read=scan.commits, rules=rules)
     take_in_heads(run, active, scan.heads)
-    take_in_tags(run, active, tags)
+    take_in_tags(run, active, seen.tags)
     subtracted.rules = active.rules
     subtracted.branches = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
     new_commits = {

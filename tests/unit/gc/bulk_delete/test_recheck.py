@@ -5,12 +5,13 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dredge.gc.bulk_delete.recheck import Subtracted, recheck
+from dredge.gc.bulk_delete.recheck import Subtracted, look_before_recheck, recheck
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
@@ -153,6 +154,30 @@ def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it
     assert catalog.tags.list_tags(repository).results == []
     assert addresses["x"][0] in world.data()
     world.assert_readable("side")
+
+
+def test_a_tag_made_after_an_old_look_counts_though_it_is_gone_after_staging_was_read() -> None:
+    """The machine slept between the look and the re-check."""
+    world, _, commits = superseded()
+    catalog, repository = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(repository, "side", "main")
+    run = world.marked()
+    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+    seen = look_before_recheck(run)
+    catalog.tags.create_tag(repository, "v1", commits[0])
+    asked: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        asked.append(name)
+        if name == "branches" and asked.count(name) == 3:  # staging was read before
+            carry(world, commits[0])
+            catalog.tags.delete_tag(repository, "v1")
+
+    world.client.before = before
+    late = run.plan.config.safety.heads_every_seconds + 1
+    recheck(run, world.runner, subtracted, "recheck/0", replace(seen, at=seen.at - late))
+    assert catalog.tags.list_tags(repository).results == []
+    assert commits[0] in subtracted.commits
 
 
 @pytest.mark.parametrize("rules", [False, True])
