@@ -58,7 +58,6 @@ class FailingServer(HTTPServer):
 
 
 def closed_port() -> int:
-    """A port of this machine without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

@@ -79,7 +79,6 @@ class Lake:
         )
 
     def namespace(self, repository: str) -> str:
-        """The storage namespace of `repository`."""
         return f"{self.base}/{repository}"
 
     def repository(self, name: str = "lake", **kwargs: Any) -> lakefs.Repository:

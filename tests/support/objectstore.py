@@ -48,7 +48,6 @@ def quicken_moto() -> None:
 
 @contextmanager
 def moto_server() -> Iterator[StorageOptions]:
-    """Run moto's S3 server on a free port."""
     with _moto() as (_, url):
         yield StorageOptions(
             endpoint_url=url,

@@ -36,7 +36,6 @@ class PostgresServer:
         return f"postgresql://{user}:{password}@/{database}?host={quote(str(self._socket()), safe='')}"
 
     def new_database(self) -> str:
-        """Make an empty database; returns its URL."""
         name = f"kv_{uuid.uuid4().hex[:12]}"
         self.admin(f"CREATE DATABASE {name}")
         return self.url(name)

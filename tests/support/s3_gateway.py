@@ -26,7 +26,6 @@ from tests.support.lakefs_server import Lake
 
 
 def s3_client(lake: Lake, key: tuple[str, str] | None = None, **config: Any) -> Any:
-    """A boto3 client without retries."""
     key_id, secret = key or (lake.server.access_key_id, lake.server.secret_access_key)
     return boto3.client(
         "s3",
