@@ -250,7 +250,6 @@ class World:
         return run
 
     def data(self) -> set[str]:
-        """Every key below `data/`."""
         return set(self.lake.keys("data/"))
 
     def upload(self, path: str, content: bytes = b"content", branch: str = "main", **more: Any) -> str:

@@ -108,7 +108,6 @@ class Past:
         return open_state(self.uri)
 
     def record(self) -> bytes | None:
-        """The file with the record; None without one."""
         path = self.folder / "_dredge" / KNOWN
         return path.read_bytes() if path.exists() else None
 

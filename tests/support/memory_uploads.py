@@ -44,7 +44,6 @@ class MemoryUploads:
         return upload_id
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
-        """Write a part; see `Uploads.put_part`."""
         check_part_number(number)
         self._find(key, upload_id)
         data = b"".join(chunks)
@@ -58,7 +57,6 @@ class MemoryUploads:
         return [part for _, (part, _) in sorted(self._find(key, upload_id).parts.items())]
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        """Make the object; see `Uploads.complete`."""
         with _lock:
             found = self._find_open(key, upload_id)
             chosen = choose_parts(self.parts(key, upload_id), parts)

@@ -40,7 +40,6 @@ def driver(world: World, context: Run) -> Run:
 
 
 def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
-    """Do the steps before one."""
     for before, step in STEPS.items():
         if before == name:
             return
