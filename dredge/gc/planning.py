@@ -14,14 +14,13 @@ was found. So one coarse comparison with any server is enough.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
@@ -37,7 +36,6 @@ from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LeaseGrant, hand_over
-from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
@@ -180,14 +178,7 @@ def plan_run(
         inventory=inventory,
         undo=undo,
     )
-    try:
-        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-    except DredgeError:
-        if lease is None:  # no run will release it
-            with suppress(DredgeError):
-                repository_lease.release(grant)
-        raise
+    runs.write_plan(plan, plan.run_uri, options, repository_lease, keep_lease=lease is not None)
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,11 +15,12 @@ from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.payload import to_json
 from dredge.runs.steps import PLAN, Ahead, StepRecord, perform, plan_digest
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
 from dredge.runs.versions import read_pointer
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 from dredge.storage.parallel import at_once
 
 _HELD_SECONDS = 60
@@ -189,6 +191,21 @@ class CollectionRun[P: CollectionPlan](PlannedRun[P]):
                 f"run {self.plan.run_id} cannot go on: another run was completed since it was planned."
                 " Nothing was done. Start a new run."
             )
+
+
+def write_plan(
+    plan: RunPlan, run_uri: str, options: StorageOptions | None, lease: Lease, keep_lease: bool
+) -> None:
+    """Write the plan of a run into its new folder. If that fails, the lease is released, unless `keep_lease`: the
+    caller's orchestrator has it."""
+    try:
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
+        open_writer(run_uri, options).put_if_absent(f"{PLAN}.json", data)
+    except DredgeError:
+        if not keep_lease:
+            with suppress(DredgeError):
+                lease.release(plan.lease)
+        raise
 
 
 def local_holder(run_id: str) -> str:

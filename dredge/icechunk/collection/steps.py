@@ -17,16 +17,13 @@ Every step is idempotent: it returns its stored summary if it is complete and it
 
 from __future__ import annotations
 
-import json
 import logging
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
 from dredge.approve.step import Approvals, given_back
-from dredge.errors import DredgeError
 from dredge.icechunk.collection.bulk_delete import bulk_delete
 from dredge.icechunk.collection.check_limits import check_limits, verify
 from dredge.icechunk.collection.config import CollectConfig
@@ -51,9 +48,8 @@ from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
-from dredge.runs.run import check_resumable, is_local, local_holder, resume_local
+from dredge.runs.run import check_resumable, is_local, local_holder, resume_local, write_plan
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.runs.versions import CLEAN, Current, choose_mode
@@ -205,14 +201,7 @@ def plan_collection(
         inventory=inventory,
         undo=undo,
     )
-    try:
-        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
-        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
-    except DredgeError:
-        if lease is None:  # the caller has no grant to release
-            with suppress(DredgeError):
-                repository_lease.release(grant)
-        raise
+    write_plan(plan, plan.run_uri, options, repository_lease, keep_lease=lease is not None)
     log.info("run %s of %s is %s: %s. Undo is %s: %s", run_id, plan.uri, mode, why, undo.way, undo.why)
     return plan
 

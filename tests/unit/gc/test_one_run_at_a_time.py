@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError
-from dredge.gc import planning
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import bulk_delete, subtract, verify
+from dredge.runs import run as runs
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.gc import busy_world, deleting
@@ -33,7 +33,7 @@ def test_a_run_that_comes_to_no_plan_locks_nobody_out(monkeypatch: pytest.Monkey
             raise ConfigError("AccessDenied: nothing was written")
 
     with monkeypatch.context() as patch:
-        patch.setattr(planning, "open_writer", lambda _uri, _options: ReadOnly())
+        patch.setattr(runs, "open_writer", lambda _uri, _options: ReadOnly())
         with pytest.raises(ConfigError, match="AccessDenied"):
             world.plan()
     world.age(seconds=1)
