@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from lakefs_embedded.auth import Directory, Page, Policy, Statement
-from lakefs_embedded.auth.errors import InvalidNameError
+from lakefs_embedded.errors import InvalidNameError
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.handlers.named_pages import named_page
 from lakefs_embedded.server.requests import ApiRequest

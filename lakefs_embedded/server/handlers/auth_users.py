@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from lakefs_embedded.auth import Directory
-from lakefs_embedded.auth.errors import AlreadyExistsError
-from lakefs_embedded.auth.secrets import new_access_key_id, new_secret
+from lakefs_embedded.auth.model import new_access_key_id, new_secret
+from lakefs_embedded.errors import AlreadyExistsError
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.handlers.named_pages import named_page
 from lakefs_embedded.server.requests import ApiRequest
