@@ -16,7 +16,7 @@ from lakefs_embedded.catalog.signing import sign_address, verify_address
 from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.refs.records import check_path
 
 
 class AddressService:

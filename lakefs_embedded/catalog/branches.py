@@ -21,8 +21,7 @@ from lakefs_embedded.errors import (
     TagNotFoundError,
     described,
 )
-from lakefs_embedded.refs.names import check_branch, check_path
-from lakefs_embedded.refs.records import new_staging_token
+from lakefs_embedded.refs.records import check_branch, check_path, new_staging_token
 from lakefs_embedded.staging.flows import read_branch
 from lakefs_embedded.staging.reset import Resets
 

@@ -22,8 +22,7 @@ from lakefs_embedded.errors import (
     NoChangesError,
     NotUniqueError,
 )
-from lakefs_embedded.refs.commits import expected_id
-from lakefs_embedded.refs.history import walk
+from lakefs_embedded.refs.commits import expected_id, walk
 from lakefs_embedded.refs.records import Commit
 from lakefs_embedded.staging.area import StagingAreas
 from lakefs_embedded.staging.combined import staged_changes

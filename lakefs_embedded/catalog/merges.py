@@ -23,7 +23,7 @@ from lakefs_embedded.errors import (
     RevertParentError,
     described,
 )
-from lakefs_embedded.refs.history import merge_base
+from lakefs_embedded.refs.commits import merge_base
 from lakefs_embedded.refs.records import Commit
 
 STRATEGY_KEY = ".lakefs.merge.strategy"

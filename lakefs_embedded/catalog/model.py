@@ -13,13 +13,10 @@ from dredge.storage import ObjectWriter
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.committed import RangeStore
 from lakefs_embedded.kv import Store
-from lakefs_embedded.refs.branches import Branches
-from lakefs_embedded.refs.commits import Commits
+from lakefs_embedded.refs.branches import Branches, Protection
+from lakefs_embedded.refs.commits import Commits, MistakenIds
 from lakefs_embedded.refs.expressions import Resolver
-from lakefs_embedded.refs.life_cycle import open_repositories
-from lakefs_embedded.refs.mistaken import MistakenIds
-from lakefs_embedded.refs.protection import Protection
-from lakefs_embedded.refs.repositories import Repositories
+from lakefs_embedded.refs.repositories import Repositories, open_repositories
 from lakefs_embedded.refs.tags import Tags
 from lakefs_embedded.staging.area import StagingAreas
 from lakefs_embedded.staging.drop import TokenDropper

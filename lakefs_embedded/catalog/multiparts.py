@@ -26,7 +26,7 @@ from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import MissingError, PreconditionError
 from lakefs_embedded.kv import KeyNotFoundError, Store
-from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.refs.records import check_path
 from lakefs_embedded.uploads import Part, Uploads, open_uploads
 
 PARTITION = b"multiparts"

@@ -25,7 +25,7 @@ from lakefs_embedded.catalog.slices import PathProvider
 from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import GravelerError, InvalidValueError, PreconditionError, UnsupportedError
-from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.refs.records import check_path
 from lakefs_embedded.staging.reset import same_identity
 
 DELETE_PATHS_MAX = 1000

@@ -18,7 +18,7 @@ from lakefs_embedded.catalog.results import ObjectContent, ObjectStats, Page
 from lakefs_embedded.catalog.signed_urls import SignedUrls
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import DataNotFoundError
-from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.refs.records import check_path
 from lakefs_embedded.staging.flows import read_branch
 
 

@@ -13,7 +13,7 @@ from lakefs_embedded.catalog.paging import named_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import LostRaceError, NamespaceInUseError, ReadOnlyError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
-from lakefs_embedded.refs.names import check_branch, check_namespace, check_repository
+from lakefs_embedded.refs.records import check_branch, check_namespace, check_repository
 from lakefs_embedded.refs.repositories import METADATA_KEY
 
 CLAIM_KEY = "_lakefs/dummy"

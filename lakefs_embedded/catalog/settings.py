@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Literal, get_args
 
 from dredge.errors import ConfigError
-from lakefs_embedded.refs.life_cycle import LifeCycle
+from lakefs_embedded.refs.repositories import LifeCycle
 
 # Faults of real servers that tests switch on. All are off by default, and stay off in production.
 CATALOG_DEFECTS = frozenset(

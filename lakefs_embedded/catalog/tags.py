@@ -6,8 +6,7 @@ from lakefs_embedded.catalog.model import Refs
 from lakefs_embedded.catalog.paging import named_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import BranchNotFoundError, TagExistsError
-from lakefs_embedded.refs.names import check_tag
-from lakefs_embedded.refs.records import Tag
+from lakefs_embedded.refs.records import Tag, check_tag
 
 
 class TagService:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from lakefs_embedded.gateway.errors import S3Error, UnknownOperationError
 from lakefs_embedded.gateway.handlers import buckets, listing, multipart, reading, writing
 from lakefs_embedded.gateway.requests import S3Request, Target
-from lakefs_embedded.refs.names import PATH_BYTES_MAX
+from lakefs_embedded.refs.records import PATH_BYTES_MAX
 
 type Handler = Callable[[S3Request], Response]
 
