@@ -22,7 +22,7 @@ from lakefs_embedded.errors import (
     described,
 )
 from lakefs_embedded.refs.records import check_branch, check_path, new_staging_token
-from lakefs_embedded.staging.flows import read_branch
+from lakefs_embedded.staging.protocol import read_branch
 from lakefs_embedded.staging.reset import Resets
 
 ResetKind = Literal["reset", "object", "common_prefix"]

@@ -24,8 +24,7 @@ from lakefs_embedded.errors import (
 )
 from lakefs_embedded.refs.commits import expected_id, walk
 from lakefs_embedded.refs.records import Commit
-from lakefs_embedded.staging.area import StagingAreas
-from lakefs_embedded.staging.combined import staged_changes
+from lakefs_embedded.staging.area import StagingAreas, staged_changes
 from lakefs_embedded.staging.reset import same_identity
 
 

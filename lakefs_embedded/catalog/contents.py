@@ -11,9 +11,8 @@ from lakefs_embedded.catalog.entries import decode_entry
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import PathNotFoundError, TooManyTriesError
-from lakefs_embedded.staging.area import StagingAreas
-from lakefs_embedded.staging.combined import overlay, staged_changes, staged_value
-from lakefs_embedded.staging.flows import READ_TRIES, read_branch
+from lakefs_embedded.staging.area import StagingAreas, overlay, staged_changes, staged_value
+from lakefs_embedded.staging.protocol import READ_TRIES, read_branch
 from lakefs_embedded.staging.reset import same_identity
 
 

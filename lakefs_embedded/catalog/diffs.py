@@ -10,8 +10,7 @@ from lakefs_embedded.catalog.entries import decode_entry, path_bytes
 from lakefs_embedded.catalog.listing import list_page
 from lakefs_embedded.catalog.results import Diff, DiffType, Page
 from lakefs_embedded.committed import Difference, RangeReader
-from lakefs_embedded.staging.area import StagingAreas
-from lakefs_embedded.staging.combined import staged_changes
+from lakefs_embedded.staging.area import StagingAreas, staged_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from lakefs_embedded.refs.expressions import Resolver
 from lakefs_embedded.refs.repositories import Repositories, open_repositories
 from lakefs_embedded.refs.tags import Tags
 from lakefs_embedded.staging.area import StagingAreas
-from lakefs_embedded.staging.drop import TokenDropper
 from lakefs_embedded.staging.protocol import CommitProtocol
+from lakefs_embedded.staging.reset import TokenDropper
 
 Clock = Callable[[], datetime]
 """The current time, aware UTC."""

@@ -19,7 +19,7 @@ from lakefs_embedded.catalog.signed_urls import SignedUrls
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import DataNotFoundError
 from lakefs_embedded.refs.records import check_path
-from lakefs_embedded.staging.flows import read_branch
+from lakefs_embedded.staging.protocol import read_branch
 
 
 class ReadingService:

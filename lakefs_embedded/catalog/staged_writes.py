@@ -11,9 +11,8 @@ from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import PathNotFoundError, PreconditionError, TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError
 from lakefs_embedded.refs.branches import Branches
-from lakefs_embedded.staging.area import Staged, StagingAreas
-from lakefs_embedded.staging.combined import staged_value
-from lakefs_embedded.staging.flows import write_staged
+from lakefs_embedded.staging.area import Staged, StagingAreas, staged_value
+from lakefs_embedded.staging.protocol import write_staged
 
 
 class StagedWrites:
