@@ -13,11 +13,10 @@ from dredge.storage import ObjectWriter
 from lakefs_embedded.catalog.settings import Settings
 from lakefs_embedded.committed import RangeStore
 from lakefs_embedded.kv import Store
-from lakefs_embedded.refs.branches import Branches, Protection
+from lakefs_embedded.refs.branches import Branches, Protection, Tags
 from lakefs_embedded.refs.commits import Commits, MistakenIds
 from lakefs_embedded.refs.expressions import Resolver
 from lakefs_embedded.refs.repositories import Repositories, open_repositories
-from lakefs_embedded.refs.tags import Tags
 from lakefs_embedded.staging.area import StagingAreas
 from lakefs_embedded.staging.protocol import CommitProtocol
 from lakefs_embedded.staging.reset import TokenDropper

@@ -1,4 +1,4 @@
-"""Branch records, the only ones changed by compare-and-set, and protected branches, open only to merges.
+"""Branch records, the only ones changed by compare-and-set; protected branches, open only to merges; tag records.
 
 To change a branch, read it, make a new value, and set it on condition of an unchanged record. A `cached` read may be
 a few hundred milliseconds old and serves as the first read of a request; `current` is never older than its call. Both
@@ -28,9 +28,11 @@ from lakefs_embedded.errors import (
     BranchNotFoundError,
     PreconditionError,
     ProtectedBranchError,
+    TagExistsError,
+    TagNotFoundError,
 )
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
-from lakefs_embedded.refs.records import branch_key
+from lakefs_embedded.refs.records import Tag, branch_key, tag_key
 
 PREFIX = b"branches/"
 _CACHED_BRANCHES = 1024
@@ -227,3 +229,39 @@ def _decode(raw: bytes) -> messages.BranchProtectionRules:
 
 def _etag(raw: bytes | None) -> str:
     return "" if raw is None else hashlib.sha256(raw).hexdigest()
+
+
+_TAGS = b"tags/"
+
+
+class Tags:
+    """The tags of all repositories."""
+
+    def __init__(self, kv: Store) -> None:
+        self._kv = kv
+
+    def get(self, repository: Repository, name: str) -> Tag:
+        """Look up a tag."""
+        try:
+            return Tag.decode(self._kv.get(repository.partition, tag_key(name)))
+        except KeyNotFoundError:
+            raise TagNotFoundError from None
+
+    def create(self, repository: Repository, tag: Tag) -> None:
+        """Write a new tag."""
+        try:
+            self._kv.set_if(repository.partition, tag_key(tag.name), tag.encode(), None)
+        except PredicateFailedError:
+            raise TagExistsError from None
+
+    def delete(self, repository: Repository, name: str) -> None:
+        """Remove a tag."""
+        self.get(repository, name)
+        self._kv.delete(repository.partition, tag_key(name))
+
+    def scan(self, repository: Repository, start: str = "") -> Iterator[Tag]:
+        """Tags in name order, from a name on."""
+        for entry in self._kv.scan(repository.partition, tag_key(start)):
+            if not entry.key.startswith(_TAGS):
+                return
+            yield Tag.decode(entry.value)

@@ -27,10 +27,9 @@ from lakefs_embedded.errors import (
     StagingRefError,
     TagNotFoundError,
 )
-from lakefs_embedded.refs.branches import Branches
+from lakefs_embedded.refs.branches import Branches, Tags
 from lakefs_embedded.refs.commits import Commits, MistakenIds
 from lakefs_embedded.refs.records import Commit, check_ref, is_commit_id
-from lakefs_embedded.refs.tags import Tags
 
 _EXPRESSION = re.compile(r"(?P<base>[^~^@$]+)(?P<modifiers>(?:[~^][0-9]*|[@$])*)")
 _MODIFIER = re.compile(r"([~^@$])([0-9]*)")
