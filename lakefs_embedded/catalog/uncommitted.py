@@ -36,10 +36,10 @@ from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository
 from dredge.xid import descending_time
-from lakefs_embedded.catalog.copies import Copies
-from lakefs_embedded.catalog.diffs import staged_diffs
 from lakefs_embedded.catalog.entries import path_bytes, path_text
-from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.catalog.listing import staged_diffs
+from lakefs_embedded.catalog.model import Settings
+from lakefs_embedded.catalog.tracked import Copies
 from lakefs_embedded.committed import RangeReader
 from lakefs_embedded.errors import BranchNotFoundError, ContinuationTokenError
 from lakefs_embedded.refs.branches import Branches

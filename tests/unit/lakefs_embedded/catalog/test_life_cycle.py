@@ -18,7 +18,7 @@ from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings
-from lakefs_embedded.catalog.retention import Rules
+from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.refs.repositories import LifeCycle, in_state
