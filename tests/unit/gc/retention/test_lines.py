@@ -50,9 +50,7 @@ def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now
     ]
     known = [Branch(branch.id, branch.commit_id, "") for branch in branches]
     return set(
-        garbage.active_commits(
-            plain, known, garbage.Rules(rules.default_retention_days, rules.branches), now
-        )
+        garbage.active_commits(plain, known, garbage.Rules(rules.default_retention_days, rules.branches), now)
     )
 
 
