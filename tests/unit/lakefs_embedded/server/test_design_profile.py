@@ -11,7 +11,7 @@ import pytest
 
 from lakefs_embedded.catalog import Settings
 from lakefs_embedded.catalog.tracked import Copies
-from lakefs_embedded.server.housekeeping import Housekeeping
+from lakefs_embedded.server.service import Housekeeping
 from tests.support.lakefs_server import Lake, lakefs_server
 
 
