@@ -2,7 +2,7 @@
 
 Start at `Catalog`: one service for each kind of call, one method for each API call. Methods raise errors of
 `lakefs_embedded.errors` (with HTTP status) and return values of `results`. Times are aware UTC; `force` also changes a
-read-only repository; `prefix`, `after` and `amount` select a page (paging.py).
+read-only repository; `prefix`, `after` and `amount` select a page (listing.py).
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     catalog.repositories   create, get, list, delete; metadata, branch protection    repositories.py
            .branches       create, get, list, delete, reset, diff                    branches.py
-           .tags           create, get, list, delete                                 tags.py
+           .tags           create, get, list, delete                                 branches.py
            .commits        commit, look up, log                                      commits.py
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
            .reading        stat, get and list objects at any ref                     reading.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
-           .addresses      hand out an address, link the object written there        addresses.py
+           .addresses      hand out an address, link the object written there        objects.py
            .multiparts     multipart uploads                                         multiparts.py
            .imports        commit objects of other places, without copying           imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py

@@ -105,7 +105,7 @@ class Contents:
 
 
 class StagedWrites:
-    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/flows.py`)."""
+    """Stages, replaces and deletes entries on branches by the writer's flow (`staging/protocol.py`)."""
 
     def __init__(self, branches: Branches, areas: StagingAreas, contents: Contents, tries: int) -> None:
         self._branches = branches

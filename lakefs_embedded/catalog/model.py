@@ -41,7 +41,7 @@ class Settings:
     Args:
         profile: `lakefs` for today's server, `design` for the stricter rules of the first design.
         life_cycle: creation and deletion of repositories: `lakefs` as today's server, `step-1` or `step-2` of the
-            design (refs/life_cycle.py).
+            design (refs/repositories.py).
         signing_key: secret of the signatures on handed-out addresses.
         link_expiry: maximum age of a handed-out address to link.
         copy_expiry: life of the record of a shared copy (profile `design`); a prepare run may take half as long.

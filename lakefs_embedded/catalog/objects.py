@@ -166,7 +166,7 @@ class ObjectService:
     ) -> ObjectStats:
         """Copy an object, with its bytes, from `source_ref` (None: the branch itself) to a path of a branch.
 
-        In profile `design` a copy of an object staged on the same branch shares its address (see `copies`), and
+        In profile `design` a copy of an object staged on the same branch shares its address (see `tracked`), and
         `shallow` is ignored; in profile `lakefs` it is refused (501).
         """
         is_design = self._settings.profile == "design"

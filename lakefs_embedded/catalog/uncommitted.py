@@ -8,7 +8,7 @@ tokens, newest wins) if different from the head. Like a real server it leaves ou
     addresses outside the namespace              not this namespace's objects
     type 0 entries with a relative address       though live on the branch (L14)
 
-The recorded copies (profile `design`, see `copies`) follow after all branches; read earlier, they would miss a rename
+The recorded copies (profile `design`, see `tracked`) follow after all branches; read earlier, they would miss a rename
 made during the listing of branches.
 
 A page ends at a limit of flushed parquet bytes, or after an interval. Its token is the next item: a branch and a path,
