@@ -182,9 +182,16 @@ def clean_up(
         if run.plan.dry_run:
             record.status = "dry_run"
             return
-        remove_own_files(
-            deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record
-        )
+        outcomes: Counter[str] = Counter()
+        for keys in batched(found.keys, _KEYS):
+            run.lease.check(run.plan.lease, run.store_now())
+            outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
+        removed = record.counts["own_files_removed"] = outcomes["deleted"] + outcomes["missing"]
+        if removed < len(found.keys):
+            record.warn(
+                f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could not"
+                " be removed; a later run tries again"
+            )
 
     try:
         run.step(OwnFilesOutput, body, inputs)
@@ -209,26 +216,3 @@ def find_superseded_versions(
     places = (VERSIONS, DISTRUSTED, counts)
     found = [key for place in places for key in files.old(f"{folder}{place}/")]
     return [key for key in found if key.removeprefix(folder) not in kept]
-
-
-def remove_own_files(
-    deleter: OwnFilesDeleter, keys: Sequence[str], check_right: Callable[[], None], record: StepRecord
-) -> None:
-    """Remove unneeded files.
-
-    Args:
-        keys: in the order of removal.
-        check_right: called before each request; raises if the lease is lost.
-        record: of the step; gets the count, and a warning about remaining files.
-    """
-    outcomes: Counter[str] = Counter()
-    for some in batched(keys, _KEYS):
-        check_right()
-        outcomes.update(outcome.outcome for outcome in deleter.delete(some))
-    removed = outcomes["deleted"] + outcomes["missing"]
-    record.counts["own_files_removed"] = removed
-    if removed < len(keys):
-        record.warn(
-            f"{len(keys) - removed:,} of {len(keys):,} own files that nothing needs any more could not be removed; a"
-            " later run tries again"
-        )

@@ -140,11 +140,6 @@ def finished(rows: pa.Table) -> pa.Array:
     return final["address"].combine_chunks()
 
 
-def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
-    """Write the settled rows of a part, one for each object."""
-    return folder.write_bytes(f"{STEP}/{part}.parquet", grouped_bytes(rows), rows.num_rows)
-
-
 def settle_rows(
     folder: RunFolder, part: PartInfo, rows: pa.Table, by: Sequence[str], failures_max: int
 ) -> Settled:
@@ -165,7 +160,8 @@ def settle_rows(
     ]
     failed = rows.filter(pc.equal(rows["outcome"], FAILED)).slice(0, failures_max)
     failures = failed.select(["address", "code", "message"]).to_pylist()
-    return Settled(write_settled(folder, part_stem(part), rows), groups, failures)
+    settled = folder.write_bytes(f"{STEP}/{part_stem(part)}.parquet", grouped_bytes(rows), rows.num_rows)
+    return Settled(settled, groups, failures)
 
 
 def rows_of(

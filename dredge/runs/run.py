@@ -23,7 +23,7 @@ from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import Lease, LeaseGrant, hand_over
+from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
@@ -84,11 +84,6 @@ class Ahead[T]:
     def result(self, inputs: Mapping[str, StepSummary]) -> T:
         """Return what was read; reads now if nothing was read before."""
         return self._read(inputs) if self._begun is None else self._begun.result()
-
-
-def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, StepSummary]:
-    """Read the summaries of input steps. Raises RefusedError if a step is not complete."""
-    return _complete(folder, step, folder.read_valid_summaries(inputs, afresh=True))
 
 
 def _complete(
@@ -206,7 +201,6 @@ def _note_failure(
 
 
 PLAN = "plan"
-_LEASE = "lease"
 
 
 def collect_links(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
@@ -224,7 +218,7 @@ def plan_digest(folder: RunFolder) -> str:
 
 
 def _digest(stored: Mapping[str, Any]) -> str:
-    plan = {name: value for name, value in stored.items() if name != _LEASE}
+    plan = {name: value for name, value in stored.items() if name != LEASE_MEMBER}
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
@@ -262,7 +256,7 @@ def check_chain(
     """
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
-        found = required(folder, step, list(links))
+        found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))
     wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
@@ -343,12 +337,17 @@ class PlannedRun[P: RunPlan](ABC):
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):
                 body(record)
 
+        def hold_lease() -> None:
+            held_at, now = self._held_at, running_seconds()
+            if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
+                self.lease.hold(self.plan.lease, self.clock())
+                self._held_at = now
+
         # The first step of a chain reads nothing but the plan.
         read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
         with self.folder.keeping():
             roots = {} if read else {PLAN: plan_digest(self.folder)}
-            right = self._hold_lease
-            return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots, ahead)
+            return perform(self.folder, output.STEP, read, under_lease, self.clock, hold_lease, roots, ahead)
 
     def check_right(self, now: datetime) -> None:
         """Check the lease and the try before a file outside of the run's folder is replaced.
@@ -377,12 +376,6 @@ class PlannedRun[P: RunPlan](ABC):
                 yield
         finally:
             self._held_at = None
-
-    def _hold_lease(self) -> None:
-        held_at, now = self._held_at, running_seconds()
-        if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
-            self.lease.hold(self.plan.lease, self.clock())
-            self._held_at = now
 
     def spread[C, T, R](
         self,

@@ -195,15 +195,16 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
     def poll() -> None:
         while not stop.wait(EVERY_SECONDS):
             try:
-                done = _done(folder, where)
+                keys = [item.key for item in folder.writer.list_level(f"{where}/").objects]
+                done = sum(json.loads(data)["done"] for _, data in folder.writer.get_many(keys))
+                seconds = running_seconds() - started
+                text = line(step, unit, done, total, seconds)
+                progress = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
+                log.info("%s", text, extra={PROGRESS: progress})
+                now = {"text": text, "done": done, "total": total, "at": utc_now().isoformat()}
+                folder.write_json(f"{step}/{NOW}", now)
             except DredgeError as error:
-                log.debug("%s: progress cannot be read: %s", step, error)
-                continue
-            seconds = running_seconds() - started
-            text = line(step, unit, done, total, seconds)
-            progress = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
-            log.info("%s", text, extra={PROGRESS: progress})
-            _leave(folder, step, {"text": text, "done": done, "total": total, "at": utc_now().isoformat()})
+                log.debug("%s: progress cannot be read or written: %s", step, error)
 
     thread = threading.Thread(target=poll, name=f"progress-{step}", daemon=True)
     thread.start()
@@ -214,11 +215,6 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
         thread.join()
 
 
-def _done(folder: RunFolder, where: str) -> int:
-    keys = [item.key for item in folder.writer.list_level(f"{where}/").objects]
-    return sum(json.loads(data)["done"] for _, data in folder.writer.get_many(keys))
-
-
 def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
     """Read the last progress of a step's driver; None if absent; returns `text` for people, `done`, `total` (None if
     unknown) and `at`, the driver's time."""
@@ -227,13 +223,6 @@ def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
     except (NotFoundError, FormatError):
         return None
     return found
-
-
-def _leave(folder: RunFolder, step: str, value: dict[str, Any]) -> None:
-    try:
-        folder.write_json(f"{step}/{NOW}", value)
-    except DredgeError as error:
-        log.debug("%s: progress cannot be written: %s", step, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,33 +158,12 @@ class StepTry:
         return f"{self.step}/t{self.number:03d}/{name.removeprefix(f'{self.step}/')}"
 
     def publish(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON object under a name shared by all tries, unless a later try wrote it.
-
-        The object has the number of its try as `try_number`. A later try replaces it.
-
-        Raises:
-            OvertakenError: there is a later try, and the object exists.
-            UnavailableError: other processes write all the time.
-        """
-        data = json.dumps({**value, "try_number": self.number}, sort_keys=True).encode()
-        if replace_tagged(self.writer, key, data, None):
-            return
-        for _ in range(_ROUNDS_MAX):
-            self.check()
-            etag, number = _published(self.writer, key)
-            if number > self.number:
-                continue  # claimed and published since the look
-            if replace_tagged(self.writer, key, data, etag):
-                return
-        raise self._busy(key)
+        """Write a JSON object with the number of this try as `try_number`; see `replace`."""
+        self.replace(key, json.dumps({**value, "try_number": self.number}, sort_keys=True).encode())
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object without a try number under a name shared by all tries, unless there is a later try.
-
-        Raises:
-            OvertakenError: there is a later try.
-            UnavailableError: other processes write all the time.
-        """
+        """Write an object under a name shared by all tries. Raises OvertakenError if the object exists and there is a
+        later try, and UnavailableError if other processes write all the time."""
         if replace_tagged(self.writer, key, data, None):
             return  # where nothing is; a later try replaces it
         for _ in range(_ROUNDS_MAX):
@@ -193,10 +172,7 @@ class StepTry:
             self.check()
             if replace_tagged(self.writer, key, data, None if found is None else found[0]):
                 return
-        raise self._busy(key)
-
-    def _busy(self, key: str) -> UnavailableError:
-        return UnavailableError(
+        raise UnavailableError(
             f"{self.writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Run the step again when"
             " it is not being run elsewhere."
         )
@@ -228,15 +204,3 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
         raise FormatError(
             f"{reader.uri}/{key} does not say which try counts ({error}). Nothing was deleted. Start a new run."
         ) from None
-
-
-def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
-    """Return the ETag of a published object (None if absent), and the number of the try that wrote it."""
-    found = read_tagged(reader, key)
-    if found is None:
-        return None, 0
-    etag, data = found
-    try:
-        return etag, int(json.loads(data).get("try_number", 0))
-    except (ValueError, TypeError, AttributeError):
-        return etag, 0  # damaged: may be replaced

@@ -53,8 +53,8 @@ from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Plan, Run, parse_pla
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
-from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.gc.witness.record import FOLDER as WITNESS
+from dredge.gc.witness.record import parts_of, read_record
 from dredge.runs import cleanup
 from dredge.runs.cleanup import (
     ListedFiles,
@@ -156,20 +156,9 @@ log = logging.getLogger("dredge")
 
 
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
-    """Remove superseded files of a complete run; see `dredge.runs.cleanup.clean_up`.
-
-    Args:
-        superseded: returns the files; from `list_superseded`.
-    """
-    if run.plan.config.keep_runs_days is not None:
-        inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
-        deleter = own_files_deleter(run.plan.namespace, run.options)
-        cleanup.clean_up(run, inputs, superseded, deleter)
-
-
-def list_superseded(run: Run) -> Superseded:
-    """Find the removable files; none with `keep_runs_days` empty."""
-    return Superseded() if run.plan.config.keep_runs_days is None else find_superseded(run)
+    """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
+    inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
+    cleanup.clean_up(run, inputs, superseded, own_files_deleter(run.plan.namespace, run.options))
 
 
 def find_superseded(run: Run) -> Superseded:
@@ -237,7 +226,7 @@ def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
 def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
     record = read_record(run.state).record  # after the listing, so its parts are not taken for old ones
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
-    return [key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named]
+    return [key for key in files.old(f"{OWN}/{WITNESS}/") if key.endswith(".parquet") and key not in named]
 
 
 def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:

@@ -61,14 +61,6 @@ _EXAMPLES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Witnessed:
-    """Additions of the witnesses to a mark."""
-
-    metaranges: set[str]  # counted as active commits, in addition to those of active commits
-    parts: list[PartInfo]  # for `leave_record` and the re-check
-
-
-@dataclass(frozen=True, slots=True)
 class Passed:
     """A mark after its comparison with earlier marks."""
 
@@ -76,13 +68,14 @@ class Passed:
     shown: Mapping[str, str]  # metarange by commit, of all commits known to the server
     files: Files  # range and metarange files, listed after the commits were read
 
-    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
+    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> set[str]:
         """Find the metaranges counted as active commits without an active commit; given are those of the active
-        commits."""
+        commits. Writes files for `leave_record` and the re-check."""
         since = _since(run, self.past)
         unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
-        return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
+        record.parts += _write_parts(run, self.past, self.shown, self.files, unnamed)
+        return unnamed.metaranges
 
 
 def pass_witnesses(

@@ -286,21 +286,17 @@ def forget_lost(
     with hold_lease(name, why, FORGET_LOST, client) as site:
         demand_owner(site)
         found: list[LostCommit] = []
-        if _is_readable(site.state, client.repository(name).namespace):
+        try:
+            Past.read(site.state, client.repository(name).namespace)
+        except FormatError:
+            pass  # the record of the last mark is given up as well
+        else:
             found = LostCommits.find(client, name, keep_unnamed_days, access).found
         what = {
             "commits": sorted(item.name for item in found if item.kind == KNOWN),
             "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
         }
         return record_consent(site.state, FORGET_LOST, name, why, what), found
-
-
-def _is_readable(state: ObjectReader, namespace: str) -> bool:
-    try:
-        Past.read(state, namespace)
-    except FormatError:
-        return False
-    return True
 
 
 def _lost(

@@ -363,7 +363,7 @@ class Waits:
             confirmed: mask of candidates after their wait.
         """
         new = rows.filter(
-            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
+            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _time(turn.begins_at)))
         )
         mask = pa.array(confirmed)
         is_confirmed = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
@@ -372,7 +372,7 @@ class Waits:
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))
-        waiting = _by(held_off, "reason")
+        waiting = _by_reason(held_off)
         examples = [name for figures in waiting.values() for name in figures.examples]
         own = held_off.filter(pc.is_in(held_off["address"], pa.array(examples, pa.string())))
         return replace(
@@ -380,7 +380,7 @@ class Waits:
             by_status=by_status,
             waiting=waiting,
             sizes=dict(zip(own["address"].to_pylist(), own["size"].to_pylist(), strict=True)),
-            confirmed=_by(found.filter(mask), "reason"),
+            confirmed=_by_reason(found.filter(mask)),
         )
 
     @property
@@ -418,26 +418,16 @@ class Waits:
         }
 
 
-def _by(rows: pa.Table, column: str) -> dict[str, Figures]:
-    found = _sums(rows, column)
-    for value, figures in found.items():
-        own = rows.filter(pc.equal(rows[column], value))
-        found[value] = replace(figures, examples=tuple(own["address"].slice(0, EXAMPLES_MAX).to_pylist()))
+def _by_reason(rows: pa.Table) -> dict[str, Figures]:
+    found = {}
+    for sums in rows.group_by("reason").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+        own = rows.filter(pc.equal(rows["reason"], sums["reason"]))["address"]
+        found[sums["reason"]] = Figures(
+            objects=sums["size_count"],
+            size_bytes=sums["size_sum"],
+            examples=tuple(own.slice(0, EXAMPLES_MAX).to_pylist()),
+        )
     return found
-
-
-def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
-    sums: Mapping[str, list[Any]] = (
-        rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pydict()
-    )
-    columns = (sums[column], sums["size_count"], sums["size_sum"])
-    return {
-        value: Figures(objects=count, size_bytes=total) for value, count, total in zip(*columns, strict=True)
-    }
-
-
-def _us(at: datetime) -> pa.Scalar:
-    return pa.scalar(at, pa.timestamp("us", tz="UTC"))
 
 
 def describe_waiting(pending: Mapping[str, Any]) -> str:
