@@ -60,11 +60,8 @@ def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -
 
 @contextmanager
 def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], Asked]) -> Iterator[None]:
-    """Release a local run's lease at the end of its work; keep it while the run waits for an answer.
-
-    Args:
-        find_question: of the collector; reads the request.
-    """
+    """Release a local run's lease at the end of its work; keep it while the run waits for an answer. `find_question`:
+    of the collector; reads the request."""
     try:
         yield
     except AwaitingApprovalError:
@@ -85,15 +82,9 @@ type Veto = Callable[[], str]
 
 
 def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
-    """Check the approval of a sweep, if the run needs one.
-
-    Returns:
-        A check for a rejection during the deletion.
-
-    Raises:
-        RejectedError: the run was rejected.
-        RefusedError: no approval, an approval of other candidates, or an expired approval.
-    """
+    """Check the approval of a sweep, if the run needs one. Returns a check for a rejection during the deletion. Raises
+    RejectedError: the run was rejected; RefusedError: no approval, an approval of other candidates, or an expired
+    approval."""
     guards = record.input(output.GUARDS)
     if not why_asked(run.plan, guards):
         return lambda: ""
@@ -308,31 +299,22 @@ EXAMPLES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request to a person.
-
-    Attributes:
-        approvers: ids of the approvers; () is everybody.
-        answer_until: the store's time; later answers count as a rejection.
-        digest: of the request; an answer carries it.
-    """
+    """A request to a person."""
 
     subject: str
     body: str
-    approvers: tuple[str, ...]
-    answer_until: datetime
+    approvers: tuple[str, ...]  # ids of the approvers; () is everybody
+    answer_until: datetime  # the store's time; later answers count as a rejection
     wait: timedelta
     report: str
-    digest: str
+    digest: str  # of the request; an answer carries it
 
 
 def word_question(
     run: PlannedRun[Any], asked: Asked, repository: str, lines: Iterable[str], report: str
 ) -> Question:
-    """Format the request of a run, and keep the lease for its wait.
-
-    Args:
-        lines: of the body; read after the lease is renewed.
-    """
+    """Format the request of a run, and keep the lease for its wait. `lines`: of the body; read after the lease is
+    renewed."""
     request = asked.request
     wait = max(request.answer_until - run.store_now(), timedelta(seconds=1))
     keep_lease(run, request.answer_until + timedelta(seconds=run.plan.config.safety.lease_seconds))

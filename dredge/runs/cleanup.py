@@ -28,15 +28,10 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles:
-    """A listing.
+    """A listing."""
 
-    Attributes:
-        sizes: of all files, by key.
-        aged: files last modified before an instant.
-    """
-
-    sizes: dict[str, int]
-    aged: frozenset[str]
+    sizes: dict[str, int]  # of all files, by key
+    aged: frozenset[str]  # files last modified before an instant
 
     @classmethod
     def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> ListedFiles:
@@ -110,18 +105,13 @@ _KEYS = 1000
 
 @dataclass(slots=True)
 class Superseded:
-    """Removable own files, by key relative to the deleter's folder.
+    """Removable own files, by key relative to the deleter's folder."""
 
-    Attributes:
-        bookkeeping: files of state, counts, index and lists.
-        folders: files by folder of an old run, the plan last.
-        folders_left: number of old folders for the next runs.
-    """
-
-    bookkeeping: list[str] = field(default_factory=list)
+    bookkeeping: list[str] = field(default_factory=list)  # files of state, counts, index and lists
+    # files by folder of an old run, the plan last
     folders: dict[str, list[str]] = field(default_factory=dict)
     size_bytes: int = 0
-    folders_left: int = 0
+    folders_left: int = 0  # number of old folders for the next runs
 
     @property
     def keys(self) -> list[str]:
@@ -164,12 +154,8 @@ def clean_up(
     superseded: Callable[[], Superseded],
     deleter: OwnFilesDeleter,
 ) -> None:
-    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
-
-    Args:
-        inputs: the last step of a complete run.
-        superseded: returns the files.
-    """
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged. `inputs`: the
+    last step of a complete run. `superseded`: returns the files."""
 
     def body(record: StepRecord) -> None:
         found = superseded()

@@ -79,16 +79,9 @@ class Lease:
         return read_lease(self._writer, self._key)
 
     def acquire(self, holder: str, read: Callable[[], HeldLease | None] | None = None) -> LeaseGrant:
-        """Take the lease, also after its expiry.
-
-        The same holder gets it under a new number: that fences off an earlier try of it.
-
-        Args:
-            read: returns the lease, if it was read before. A lease that others change meanwhile is not taken.
-
-        Raises:
-            LeaseHeldError: another holder has it.
-        """
+        """Take the lease, also after its expiry. The same holder gets it under a new number: that fences off an earlier
+        try of it. `read`: returns the lease, if it was read before. A lease that others change meanwhile is not taken.
+        Raises LeaseHeldError: another holder has it."""
         now = self._clock()
         held = (read or self.read)()
         self._refuse_other(held, holder, now)

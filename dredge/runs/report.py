@@ -255,19 +255,13 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """Objects of a kind with the same outcome.
+    """Objects of a kind with the same outcome."""
 
-    Attributes:
-        kind: such as "unreferenced".
-        verdict: such as "deleted" or "kept".
-        size_bytes: total size; None if unknown.
-    """
-
-    kind: str
-    verdict: str
+    kind: str  # such as "unreferenced"
+    verdict: str  # such as "deleted" or "kept"
     why: str
     objects: int
-    size_bytes: int | None = None
+    size_bytes: int | None = None  # total size; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,25 +328,18 @@ _SUMMARIES = "summaries"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a repository.
-
-    Attributes:
-        outcome: of its run's report; "left_out" without a run, "failed" if unknown.
-        why: the error, or the reason to leave it out; "" if absent.
-        run_uri: folder of the run; "" without a plan.
-        report_uri: page of the report; "" if absent.
-    """
+    """The outcome of a repository."""
 
     repository: str
-    outcome: str
+    outcome: str  # of its run's report; "left_out" without a run, "failed" if unknown
     text: str
-    why: str = ""
+    why: str = ""  # the error, or the reason to leave it out; "" if absent
     found_objects: int = 0
     found_bytes: int = 0
     deleted_objects: int = 0
     deleted_bytes: int = 0
-    run_uri: str = ""
-    report_uri: str = ""
+    run_uri: str = ""  # folder of the run; "" without a plan
+    report_uri: str = ""  # page of the report; "" if absent
 
     @property
     def is_good(self) -> bool:
@@ -399,12 +386,8 @@ def collect_each(
     at_once: int = 1,
 ) -> Iterator[Outcome]:
     """Collect repositories in this process, each with its own run, and yield the outcomes in order. A failed run stops
-    no other run.
-
-    Args:
-        plan: plans the run of a repository, and returns the URI of its folder.
-        collect: does a planned run, by the URI of its folder.
-    """
+    no other run. `plan`: plans the run of a repository, and returns the URI of its folder. `collect`: does a planned
+    run, by the URI of its folder."""
 
     def collect_one(repository: str) -> Outcome:
         run_uri = why = ""
@@ -445,15 +428,8 @@ def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
 def save_summary(
     summary: Mapping[str, Any], root: str, name: str, options: StorageOptions | None = None
 ) -> str:
-    """Write a summary as JSON and as a page.
-
-    Args:
-        root: URI of the folder of summaries.
-        name: of this summary; replaces a summary of the same name.
-
-    Returns:
-        URI of the page.
-    """
+    """Write a summary as JSON and as a page. `root`: URI of the folder of summaries. `name`: of this summary; replaces
+    a summary of the same name. Returns the URI of the page."""
     folder = f"{root}/{_SUMMARIES}"
     writer = open_writer(folder, options)
     writer.put(f"{name}.json", json.dumps(summary, indent=1).encode())

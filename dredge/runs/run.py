@@ -291,18 +291,14 @@ class RunPlan(Protocol):
 
 @dataclass(slots=True)
 class PlannedRun[P: RunPlan](ABC):
-    """A run with its plan, its folder, and its stores.
-
-    Attributes:
-        state: on the folder with lease and index.
-        options: store options of the driver; tasks read theirs from their environment.
-    """
+    """A run with its plan, its folder, and its stores."""
 
     plan: P
     folder: RunFolder
     reader: ObjectReader
-    state: ObjectWriter
+    state: ObjectWriter  # on the folder with lease and index
     clock: Clock = utc_now
+    # store options of the driver; tasks read theirs from their environment
     options: StorageOptions | None = None
     _store_clock: StoreClock | None = field(default=None, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
@@ -350,12 +346,8 @@ class PlannedRun[P: RunPlan](ABC):
             return perform(self.folder, output.STEP, read, under_lease, self.clock, hold_lease, roots, ahead)
 
     def check_right(self, now: datetime) -> None:
-        """Check the lease and the try before a file outside of the run's folder is replaced.
-
-        Raises:
-            OvertakenError: there is a later try.
-            LeaseHeldError: the lease is lost.
-        """
+        """Check the lease and the try before a file outside of the run's folder is replaced. Raises OvertakenError:
+        there is a later try; LeaseHeldError: the lease is lost."""
         with at_once() as ask:
             lease = ask(self.lease.check, self.plan.lease, now)
             if self.folder.attempt is not None:
@@ -387,15 +379,8 @@ class PlannedRun[P: RunPlan](ABC):
         unit: str,
         total: int | None = None,
     ) -> list[R]:
-        """Run a partition function over tasks, and log progress.
-
-        Args:
-            tasks: one for each call; may be empty.
-            total: number of units; None if unknown.
-
-        Returns:
-            The results in the order of the tasks.
-        """
+        """Run a partition function over tasks, and log progress. `tasks`: one for each call; may be empty. `total`:
+        number of units; None if unknown. Returns the results in the order of the tasks."""
         if not tasks:
             return []
         if not (isinstance(runner, LocalRunner) and runner.processes == 0):
@@ -464,13 +449,9 @@ def is_local(run: PlannedRun[Any]) -> bool:
 
 
 def resume_local(run: CollectionRun[Any]) -> None:
-    """Take the lease of a local run again, and write it into the plan.
-
-    Raises:
-        ConfigError: the run has an orchestrator.
-        LeaseHeldError: another run is in progress.
-        RefusedError: another run was completed in between, or another process resumed this one.
-    """
+    """Take the lease of a local run again, and write it into the plan. Raises ConfigError: the run has an orchestrator;
+    LeaseHeldError: another run is in progress; RefusedError: another run was completed in between, or another process
+    resumed this one."""
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
@@ -489,11 +470,7 @@ def resume_local(run: CollectionRun[Any]) -> None:
 
 
 def check_resumable(run: CollectionRun[Any]) -> None:
-    """Check whether `resume_local` would succeed now. No changes.
-
-    Raises:
-        LeaseHeldError: another run is in progress.
-        RefusedError: another run was completed in between.
-    """
+    """Check whether `resume_local` would succeed now. No changes. Raises LeaseHeldError: another run is in progress;
+    RefusedError: another run was completed in between."""
     run.lease.check_free(run.plan.lease.holder)
     run.refuse_other_state()

@@ -41,15 +41,9 @@ def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None
 
 
 def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> str | None:
-    """Replace an object if it still has the ETag.
-
-    Args:
-        etag: from `read_tagged`; None to create the object.
-
-    Returns:
-        The new ETag; None if another process changed the object. If the response was lost, the result can be None after
-        a write: read the object again.
-    """
+    """Replace an object if it still has the ETag. `etag`: from `read_tagged`; None to create the object. Returns the
+    new ETag; None if another process changed the object. If the response was lost, the result can be None after a
+    write: read the object again."""
     try:
         if etag is None:
             return writer.put_if_absent(key, data) or ""
@@ -75,15 +69,9 @@ def change_file[T](writer: ObjectWriter, key: str, change: Callable[[Any], T]) -
 def replace_again(
     writer: ObjectWriter, key: str, data: bytes, etag: str | None, is_own: Callable[[bytes], bool]
 ) -> bool:
-    """Replace an object if it still has the ETag, or if an earlier try of the same run wrote it.
-
-    Args:
-        etag: from `read_tagged`; None to create the object.
-        is_own: whether bytes are from an earlier try.
-
-    Returns:
-        Whether the object has the data now, also when a response was lost.
-    """
+    """Replace an object if it still has the ETag, or if an earlier try of the same run wrote it. `etag`: from
+    `read_tagged`; None to create the object. `is_own`: whether bytes are from an earlier try. Returns whether the
+    object has the data now, also when a response was lost."""
     if replace_tagged(writer, key, data, etag):
         return True
     tagged = read_tagged(writer, key)
@@ -112,12 +100,8 @@ class StepTry:
 
     @classmethod
     def claim(cls, writer: ObjectWriter, step: str) -> Self:
-        """Start a try, and fence off earlier tries.
-
-        Raises:
-            UnavailableError: other processes claim tries all the time.
-            FormatError: the object with the number is damaged.
-        """
+        """Start a try, and fence off earlier tries. Raises UnavailableError: other processes claim tries all the time;
+        FormatError: the object with the number is damaged."""
         if (first := cls.claim_first(writer, step)) is not None:
             return first
         for _ in range(_ROUNDS_MAX):

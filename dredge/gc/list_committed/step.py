@@ -24,7 +24,9 @@ from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import Collected, Roles, collect_paths, collect_ranges
 from dredge.gc.list_committed.tables import (
+    BRANCHES,
     DROPPED,
+    FILES,
     PATH_RANGES,
     REFERRING,
     SIZES,
@@ -52,12 +54,8 @@ _EXPIRED_MAX = 64
 
 
 def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
-    """Find the active commits and their addresses, and unite them with the staged addresses.
-
-    Raises:
-        RefusedError: a missing answer or file, so live objects could look like garbage.
-        FormatError: a damaged file.
-    """
+    """Find the active commits and their addresses, and unite them with the staged addresses. Raises RefusedError: a
+    missing answer or file, so live objects could look like garbage; FormatError: a damaged file."""
 
     def read(_: Mapping[str, StepSummary]) -> _Read:
         with at_once() as ask:
@@ -115,12 +113,13 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
+    heads = [(branch, commit, active.metaranges[commit]) for branch, commit in history.heads]
     record.parts += [
         *tables.write_commits(run.folder, active),
         tables.write_ranges(run.folder, ranges | undropped),
-        tables.write_branches(run.folder, history.heads, active.metaranges),
+        tables.write_texts(run.folder, BRANCHES, ("branch", "commit_id", "metarange_id"), heads),
         *tables.write_metaranges(run.folder, named, history.metaranges),
-        tables.write_files(run.folder, history.files),
+        tables.write_texts(run.folder, FILES, ("name",), [(name,) for name in sorted(history.files)]),
     ]
     record.counts.update(
         active_commits=len(active.metaranges),

@@ -170,13 +170,15 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: files of a version written meanwhile are new, or in the version before it.
     files = ListedFiles.of(reader, f"{OWN}/", week_ago)
+    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     with at_once() as ask:
         versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files, f"{OWN}/")
         others = [
             ask(_superseded_index, run, run.state, f"{OWN}/", files),
             ask(_superseded_referring, run, files),
             ask(_superseded_marks, run, files),
-            ask(_superseded_lists, run, files),
+            ask(list_superseded_parts, run.state, files, f"{OWN}/{PENDING}/"),
+            ask(list_superseded_parts, of_files, files, f"{OWN}/{FILES_PENDING}/"),
         ]
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
@@ -227,16 +229,6 @@ def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
     record = read_record(run.state).record  # after the listing, so its parts are not taken for old ones
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
     return [key for key in files.old(f"{OWN}/{WITNESS}/") if key.endswith(".parquet") and key not in named]
-
-
-def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
-    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
-    with at_once() as ask:
-        asked = [
-            ask(list_superseded_parts, state, files, f"{OWN}/{place}/")
-            for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
-        ]
-    return [key for parts in asked for key in parts.result()]
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

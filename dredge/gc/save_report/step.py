@@ -258,11 +258,8 @@ def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
 
 
 def save_report(run: Run) -> StepSummary:
-    """Advance the state of a complete run, and write the report of any run.
-
-    Raises:
-        DredgeError: the state was not advanced. The report is written, and all deletions were right.
-    """
+    """Advance the state of a complete run, and write the report of any run. Raises DredgeError: the state was not
+    advanced. The report is written, and all deletions were right."""
     # Claimed before the first read: steps may be repeated while this try sleeps.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():

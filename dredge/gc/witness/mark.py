@@ -31,7 +31,6 @@ from dredge.gc.witness.record import (
     COMMITS,
     TABLES,
     Files,
-    MarkRecord,
     Past,
     Unnamed,
     demand_metaranges,
@@ -117,13 +116,10 @@ def pass_witnesses(
 def check_life(run: Run, past: Past, repository: Repository) -> Past:
     """Compare the repository's creation date with the record. Returns the past, without a record if the repository
     was created again on a namespace without older metaranges."""
-    record = past.record
-    if record is None or not _is_other_life(record, repository):
+    record, created = past.record, repository.created_at
+    if record is None or created is None or record.repository_created_at in (None, created):
         return past
-    created = repository.created_at
-    older = None
-    if past.compares and created is not None:
-        older = find_metarange_before(run.reader, created, past.metaranges)
+    older = find_metarange_before(run.reader, created, past.metaranges) if past.compares else None
     if older is not None:
         refuse(
             Site.of_run(run),
@@ -208,11 +204,6 @@ def knows_commit(client: LakeFSClient, repository: str, commit_id: str) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def _is_other_life(record: MarkRecord, repository: Repository) -> bool:
-    dates = {record.repository_created_at, repository.created_at}
-    return None not in dates and len(dates) > 1
 
 
 def _examples(past: Past, unknown: Sequence[str]) -> str:

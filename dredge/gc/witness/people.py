@@ -79,7 +79,7 @@ def add_alias(
                 f"the namespace of {repository} has no owner yet: its first complete run makes its server the owner."
                 " Nothing was changed."
             )
-        owner = before.with_alias(environment.url)
+        owner = replace(before, aliases=tuple(sorted({*before.aliases, environment.url})))
         compared = compare_ids(site)
         if (
             not owner.includes(environment)
@@ -221,12 +221,8 @@ class LostCommits:
         return cls(repository, found, past)
 
     def restore(self, client: LakeFSWriter, names: Collection[str]) -> Iterator[Restored]:
-        """Restore lost commits in lakeFS, each as the head of a new branch.
-
-        Raises:
-            ConfigError: a name is not a lost commit.
-            RefusedError: a metarange is missing or damaged.
-        """
+        """Restore lost commits in lakeFS, each as the head of a new branch. Raises ConfigError: a name is not a lost
+        commit; RefusedError: a metarange is missing or damaged."""
         by_name = {item.name: item for item in self.found}
         strange = sorted(set(names) - by_name.keys())
         if strange:
