@@ -59,7 +59,7 @@ RECORDS = (
              ("test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay",)),
     Breakage("sealed tokens are left out of the records", "dredge.gc.mark_uncommitted.staging", "_read",
              Put("comprehension", 3, (), "iter"), _KEPT),
-    Breakage("dangling commits are left out of the records", "dredge.gc.list_committed.history",
+    Breakage("dangling commits are left out of the records", "dredge.gc.list_committed.active",
              "_from_records", Drop("AugAssign", "active"), _KEPT),
     Breakage("a store without snapshots is read like one with", "dredge.gc.mark_uncommitted.staging", "_read",
              Put("If", "consistent", True),

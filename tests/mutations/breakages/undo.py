@@ -111,10 +111,10 @@ UNDO = (
              ("test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended",)),
     Breakage("a pin goes before a run has seen what came back", "dredge.gc.save_report.clean_up", "_is_over",
              Put("BoolOp", 1, True, "values.1"), ("test_a_pin_stays_until_a_run_has_seen_what_came_back",)),
-    Breakage("the folder of a purge goes whoever it is of", "dredge.gc.save_report.own_files",
+    Breakage("the folder of a purge goes whoever it is of", "dredge.gc.save_report.clean_up",
              "_is_side_run_of", Put("Compare", 2, True),
              ("test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else",)),
-    Breakage("copies of what was deleted are taken for own files", "dredge.gc.save_report.own_files",
+    Breakage("copies of what was deleted are taken for own files", "dredge.gc.save_report.clean_up",
              "is_own_file", Put("BoolOp", 1, True, "values.1"),
              ("test_the_deleter_takes_the_names_of_own_files_and_no_other",)),
 )  # fmt: skip

@@ -12,8 +12,7 @@ from dredge.gc import steps
 from dredge.gc.pending import advance
 from dredge.gc.planning import acquire_lease, resume_run
 from dredge.gc.run import Run
-from dredge.gc.witness.lost import forget_lost
-from dredge.gc.witness.people import take_over
+from dredge.gc.witness.people import forget_lost, take_over
 from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.undo.deletions import read_deletions
