@@ -101,7 +101,7 @@ UNDO = (
              "_delete_versions", Put("BoolOp", 1, True, "values.1"),
              ("test_a_marker_stays_above_a_version_that_could_not_be_deleted",)),
     Breakage("what came back into slices that runs are done with is not looked for", "dredge.gc.planning",
-             "plan_run", Put("IfExp", 1, True),
+             "plan_run", Put("IfExp", 2, True),
              ("test_what_came_back_is_garbage_again_after_its_pin_and_what_lives_beside_it_stays",)),
     Breakage("slices that objects came back into are listed once, however young those are",
              "dredge.gc.planning", "plan_run", Rename("Attribute", 54, "started_at"),
