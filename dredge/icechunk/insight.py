@@ -258,7 +258,7 @@ def _needed_by(
 def _pending_rows(
     state: ObjectReader, uri: str, keys: Sequence[str], now: datetime
 ) -> Iterator[Mapping[str, Any]]:
-    pending = find_list(state, uri, now).pending
+    pending = find_list(state, uri, lambda: now).pending
     if pending is None:
         return
     for part in pending.parts.values():

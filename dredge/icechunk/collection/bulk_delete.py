@@ -40,7 +40,7 @@ from dredge.icechunk.collection.outputs import (
     MarkOutput,
     read_live_snapshots,
 )
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.pinned import pinned_with_needs, read_kept, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
@@ -241,7 +241,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
     old_refs = record.input(MarkOutput).old_refs
     with at_once() as ask:
-        pinned = ask(pinned_with_needs, run, record.input(MarkOutput), STEP)
+        pinned = ask(lambda: pinned_with_needs(run, record.input(MarkOutput), STEP, read_kept(run)))
         files = ask(list_snapshots, run.reader)
         # The first check of refs is a later one.
         at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
@@ -254,7 +254,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
     with at_once() as ask:
-        made = ask(_config, run, record, alive, pinned.result()[0], begun.result())
+        made = ask(_config, run, record, alive, pinned.result(), begun.result())
         checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
         checks.append(ask(note_deletion, run, record))
         veto = approval_of(run, record, ApproveOutput)

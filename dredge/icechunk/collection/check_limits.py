@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,9 +40,9 @@ from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
-from dredge.runs.steps import StepRecord
+from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.sets.hashes import contains, read_hashes
+from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import Deletions, first_objects_max, read_deletions
@@ -217,22 +218,21 @@ def leave_list(run: Run, record: StepRecord) -> None:
 
 SAMPLE = 200
 _AT_ONCE = 64
+_LISTED = ("snapshots", "manifests")
 
 
 def verify(run: Run) -> StepSummary:
     """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs."""
-    return run.step(VerifyOutput, lambda record: _verify(run, record))
+    listed = Ahead(lambda _: [*ordered_map(partial(read_listed, run.reader), _LISTED, len(_LISTED))])
+    return run.step(VerifyOutput, lambda record: _verify(run, record, listed), ahead=listed)
 
 
-def _verify(run: Run, record: StepRecord) -> None:
+def _verify(run: Run, record: StepRecord, listed: Ahead[list[Hashes]]) -> None:
     with at_once() as ask:
-        looks = [
-            ask(lambda: [*_lost(run, record, "snapshots")]),
-            ask(lambda: [*_lost(run, record, "manifests")]),
-            ask(lambda: [*_lost_canaries(run, record)]),
-            ask(lambda: [*_still_there(run, record)]),
-        ]
-    problems = [problem for look in looks for problem in look.result()]
+        looks = [ask(lambda: [*_lost_canaries(run, record)]), ask(lambda: [*_still_there(run, record)])]
+        found = zip(_LISTED, listed.result(record.inputs), strict=True)
+        problems = [problem for kind, names in found for problem in _lost(run, record, kind, names)]
+    problems += [problem for look in looks for problem in look.result()]
     if problems:
         record.status = "partial"
         record.error = FormatError(
@@ -241,10 +241,10 @@ def _verify(run: Run, record: StepRecord) -> None:
         )
 
 
-def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
+def _lost(run: Run, record: StepRecord, kind: str, names: Hashes) -> Iterator[str]:
     live = read_hashes(run.folder, record.input(MarkOutput).live(kind))
     record.counts[f"live_{kind}"] = len(live)
-    if absent := int((~contains(read_listed(run.reader, kind), live)).sum()):
+    if absent := int((~contains(names, live)).sum()):
         yield f"{absent} live {kind} are not in the store"
 
 

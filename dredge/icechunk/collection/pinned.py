@@ -51,18 +51,28 @@ def ids_outside_manifests(run: Run) -> set[str]:
     return found | referring.result()
 
 
-def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[tuple[LocatedSet, ...], set[str]]:
-    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
-    need; and the ids of `ids_outside_manifests`."""
+type Kept = tuple[tuple[LocatedSet, ...], set[str]]
+"""Pinned objects, and the ids of `ids_outside_manifests`."""
+
+
+def read_kept(run: Run) -> Kept:
+    """Read the pins, and the ids outside manifests."""
     with at_once() as ask:
-        asked = ask(run.pinned)
+        pins = ask(run.pinned)
         outside = ids_outside_manifests(run)
-    pins, virtual = asked.result(), unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
+    return pins.result(), outside
+
+
+def pinned_with_needs(run: Run, mark: MarkOutput, step: str, kept: Kept) -> tuple[LocatedSet, ...]:
+    """Hashes of the keys of kept objects (of `read_kept`), of unreachable files with virtual chunks, and of the objects
+    that these need."""
+    pins, outside = kept
+    virtual = unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
     if not pins and not len(virtual):
-        return (), outside
+        return ()
     held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
     held |= {_CHUNKS + name for name in outside}
-    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held)), outside
+    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 
 def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:

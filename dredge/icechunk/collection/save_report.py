@@ -48,10 +48,11 @@ def save_report(run: Run) -> StepSummary:
     # Claimed before the first read: a sleeping try must not keep a later one from its report.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
-        is_complete = _is_complete(run)
-        # A try that slept until its run's end would take the lease again, and never release it.
-        attempt.check()
-        return _end(run, attempt, is_complete)
+        with at_once() as ask:
+            complete = ask(_is_complete, run)
+            # A try that slept until its run's end would take the lease again, and never release it.
+            attempt.check()
+        return _end(run, attempt, complete.result())
 
 
 def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:

@@ -169,7 +169,7 @@ def plan_collection(
         # Before the lease: where another run replaces the state or the list meanwhile, this run's own fail.
         states = ask(StateStore(state, options).current, config.uri, version)
         deletions = ask(read_deletions, state)
-        pending = ask(lambda: find_list(state, config.uri, store.now()))
+        pending = ask(find_list, state, config.uri, store.now)
         now, _ = compare_store(store, clock, config.safety.clock_skew_seconds_max)
         run_id = new_descending_xid(now)
         root = config.run_root or f"{config.uri.rstrip('/')}/{RUNS}"

@@ -201,7 +201,7 @@ def read_before(run: Run, record: StepRecord) -> Before:
     gone: tuple[LocatedSet, ...] = ()
     with at_once() as ask:
         deleted = ask(_gone, run)
-        stored = find_list(run.state, plan.uri, run.store_now(), life)
+        stored = find_list(run.state, plan.uri, run.store_now, life)
     problem = stored.problem
     if mark.known_is_damaged:
         problem = "the record of the run before this one is damaged"
