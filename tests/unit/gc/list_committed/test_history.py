@@ -19,7 +19,7 @@ from dredge.gc.list_committed.history import (
 )
 from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from lakefs_embedded.catalog import Commit as CatalogCommit
-from lakefs_embedded.committed.commits import commit_id as compute_id
+from lakefs_embedded.committed.entries import commit_id as compute_id
 from tests.support.commits import committed_world
 from tests.support.gc import make_world
 

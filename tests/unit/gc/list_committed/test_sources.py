@@ -19,7 +19,7 @@ from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.runs.tries import StepTry
-from lakefs_embedded.catalog.retention import Rules, active_commits
+from lakefs_embedded.catalog.garbage import Rules, active_commits
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lakefs_embedded.auth import model
-from lakefs_embedded.auth.errors import AlreadyExistsError
 from lakefs_embedded.auth.model import PARTITION
+from lakefs_embedded.errors import AlreadyExistsError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 
