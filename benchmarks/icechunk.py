@@ -129,7 +129,7 @@ def read_and_plan(folder: Path) -> Figures:
     from dredge.icechunk.expiration.drawing import draw_plan
     from dredge.icechunk.expiration.plan import plan_expiration
     from dredge.icechunk.expiration.rules import RULES
-    from dredge.icechunk.format.snapshots import instant
+    from dredge.icechunk.format.metadata import instant
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
@@ -197,7 +197,7 @@ def make_history(folder: Path, snapshots: int) -> None:
     """
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
     from dredge.icechunk.format.flatbuffer import Buffer
-    from dredge.icechunk.format.repo_info import ref_key
+    from dredge.icechunk.format.metadata import ref_key
     from dredge.icechunk.ids import decode_id, encode_id
 
     repository = create(folder)
@@ -242,7 +242,7 @@ def make_references(folder: Path, references: int, manifests: int) -> None:
     import zarr
 
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
-    from dredge.icechunk.format.snapshots import parse_snapshot
+    from dredge.icechunk.format.metadata import parse_snapshot
     from dredge.icechunk.ids import decode_id, encode_id
     from tests.support.icechunk_manifests import manifest_file
 

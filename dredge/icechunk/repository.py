@@ -26,7 +26,7 @@ from itertools import islice
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
 from dredge.icechunk.format.manifests import ids_in
-from dredge.icechunk.format.repo_info import (
+from dredge.icechunk.format.metadata import (
     DELETED,
     OVERWRITTEN,
     REFS_FOLDER,
@@ -34,12 +34,13 @@ from dredge.icechunk.format.repo_info import (
     RepoInfo,
     SnapshotEntry,
     live_refs,
+    micros,
+    parse_parentage,
     parse_ref,
     parse_repo_info,
     ref_key,
     written_at,
 )
-from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
 from dredge.runs.parts import get_part_cache

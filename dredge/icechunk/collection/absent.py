@@ -30,7 +30,7 @@ from dredge.icechunk.collection.index import ManifestIndex, error_of_difference,
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, new_chunks_name
 from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hash_ids, hashes_of
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.folder import RunFolder

@@ -43,7 +43,7 @@ from dredge.icechunk.collection.outputs import (
 from dredge.icechunk.collection.pinned import pinned_with_needs, read_kept, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import read_old_refs
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import (
     MANIFESTS,

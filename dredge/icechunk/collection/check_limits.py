@@ -33,7 +33,7 @@ from dredge.icechunk.collection.outputs import (
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
 from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_tips
 from dredge.runs import ledger

@@ -44,7 +44,7 @@ from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.format.manifests import NamedChunks, named_chunks
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed

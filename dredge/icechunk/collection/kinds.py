@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.icechunk.format.repo_info import OVERWRITTEN as OVERWRITTEN_FOLDER
+from dredge.icechunk.format.metadata import OVERWRITTEN as OVERWRITTEN_FOLDER
 from dredge.icechunk.ids import ID_CHARS
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, TRANSACTIONS
 

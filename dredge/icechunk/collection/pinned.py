@@ -29,7 +29,7 @@ from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTE
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
 from dredge.icechunk.repository import MANIFESTS, ids_in_config, list_names, read_history
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, to_bytes, unite, write_hashes

@@ -24,7 +24,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, cache_uri, columns_of, rows_of
 from dredge.icechunk.collection.witness.record import FORGET_LOST
 from dredge.icechunk.expiration.plan import plan_for
-from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.metadata import SnapshotEntry
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history

@@ -22,8 +22,15 @@ from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.plan import Applied, Edit, ExpirationPlan, plan_for
 from dredge.icechunk.expiration.restore import record_applied
-from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, Operation, RepoInfo, parse_repo_info
-from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
+from dredge.icechunk.format.metadata import (
+    OVERWRITTEN,
+    REPO_KEY,
+    Operation,
+    RepoInfo,
+    parse_repo_info,
+    parse_snapshot,
+    with_parent,
+)
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work

@@ -18,8 +18,7 @@ from dredge.errors import ConfigError
 from dredge.icechunk.collection.witness.record import OperationsLog, list_ref_files
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.rules import RULES, Request
-from dredge.icechunk.format.repo_info import Operation
-from dredge.icechunk.format.snapshots import instant, micros
+from dredge.icechunk.format.metadata import Operation, instant, micros
 from dredge.icechunk.history import MAIN, History, Ref
 from dredge.icechunk.repository import read_repo_info
 from dredge.storage import ObjectReader

@@ -23,7 +23,7 @@ from dredge.icechunk.collection.witness.record import FORGET_LOST, read_known
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.drawing import draw_plan, plan_page
 from dredge.icechunk.expiration.plan import Applied, ExpirationPlan
-from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
+from dredge.icechunk.format.metadata import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state, right_to_work
 from dredge.icechunk.repository import history_of, spec_version

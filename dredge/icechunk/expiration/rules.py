@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.metadata import SnapshotEntry
 from dredge.icechunk.history import MAIN, History, Ref
 
 

@@ -27,7 +27,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, loop_for
-from dredge.icechunk.format.snapshots import check_name
+from dredge.icechunk.format.metadata import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import ALPHABET, ID_BYTES, ID_CHARS, NODE_ID_BYTES, encode_id, hashes_of_names
 from dredge.process import need

@@ -14,8 +14,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ
 from dredge.icechunk.expiration.plan import Applied, plan_expiration
-from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import RepoInfo, instant, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history

@@ -13,8 +13,7 @@ from dredge.icechunk.expiration import config, drawing, rules
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.drawing import plan_page
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, plan_expiration
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import SnapshotEntry, instant
 from dredge.icechunk.history import History, Ref
 from tests.support.icechunk import Graph, graph_of, history_of, micros_of, scenarios
 

@@ -36,8 +36,14 @@ from dredge.icechunk.format.manifests import (
     parse_manifest,
     unpack_locations,
 )
-from dredge.icechunk.format.repo_info import live_refs, parse_ref, parse_repo_info
-from dredge.icechunk.format.snapshots import micros, parse_snapshot, with_parent
+from dredge.icechunk.format.metadata import (
+    live_refs,
+    micros,
+    parse_ref,
+    parse_repo_info,
+    parse_snapshot,
+    with_parent,
+)
 from dredge.icechunk.ids import decode_id, encode_id, encode_ids, hash_of, hashes_of, hashes_of_names, is_id
 from tests.support.icechunk import ROOT_ID, local_storage, quiet
 

@@ -17,7 +17,7 @@ from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import _drop_ref, apply_edit
 from dredge.icechunk.expiration.plan import Edit, plan_expiration
 from dredge.icechunk.format.envelope import HEADER_BYTES
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.metadata import instant, parse_snapshot
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.repository import read_history
 from dredge.storage import ObjectInfo, ObjectWriter, open_reader, open_writer

@@ -16,8 +16,7 @@ from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk import repository
 from dredge.icechunk.expiration.apply import apply_edit
 from dredge.icechunk.expiration.plan import Edit
-from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, SnapshotEntry, Update
-from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.format.metadata import OVERWRITTEN, RepoInfo, SnapshotEntry, Update, micros
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import (
     SNAPSHOTS,

@@ -39,7 +39,7 @@ from dredge.icechunk.collection.list_candidates.waiting import find_waited, read
 from dredge.icechunk.collection.outputs import OUTSIDE, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import Kept, pinned_with_needs, read_kept
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
+from dredge.icechunk.format.metadata import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs.steps import Ahead, StepRecord

@@ -17,7 +17,7 @@ from dredge.icechunk.collection.index import (
 )
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.repository import READS_AT_ONCE, SNAPSHOTS
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function

@@ -31,16 +31,17 @@ from typing import Any
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.icechunk.format.repo_info import (
+from dredge.icechunk.format.metadata import (
     OVERWRITTEN,
     REFS_FOLDER,
     RepoInfo,
     Update,
+    instant,
     live_refs,
     parse_ref,
     parse_repo_info,
+    parse_snapshot,
 )
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
 from dredge.runs.conditional import replace_tagged

@@ -41,8 +41,7 @@ from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import SnapshotEntry, parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import decode_id, hashes_of
 from dredge.icechunk.repository import read_history

@@ -28,7 +28,7 @@ from dredge.icechunk.collection.own_files import (
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.collection.save_report import advance_state
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.cleanup import OwnFilesOutput

@@ -22,7 +22,7 @@ from dredge.icechunk.collection.outputs import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, collect, list_candidates, mark, verify
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner

@@ -21,7 +21,7 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.undo import purge, restore
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
