@@ -24,11 +24,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
+from dredge.icechunk.format.envelope import (
+    READ_LIMITS,
+    FileType,
+    Opened,
+    ReadLimits,
+    Views,
+    account,
+    check_covered,
+    open_file,
+    views_of,
+)
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, loop_for
 from dredge.icechunk.format.metadata import check_name
-from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import ALPHABET, ID_BYTES, ID_CHARS, NODE_ID_BYTES, encode_id, hashes_of_names
 from dredge.process import need
 from dredge.sets.hashes import NONE, Hashes, unite

@@ -1,5 +1,5 @@
-"""Snapshots, the refs of spec 1, and the repo info of spec 2: every ref, every snapshot with parent and time, and the log of
-operations.
+"""Snapshots, the refs of spec 1, and the repo info of spec 2: every ref, every snapshot with parent and time, and the
+log of operations.
 
 The repo info is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has
 the names of those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
@@ -23,9 +23,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, close_file, open_file
+from dredge.icechunk.format.envelope import READ_LIMITS, FileType, close_file, open_accounted, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table
-from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, decode_id, encode_id, is_id
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
