@@ -20,15 +20,21 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
 from dredge.icechunk.format.manifests import ids_in
 from dredge.icechunk.format.metadata import (
+    COPIES,
     DELETED,
-    OVERWRITTEN,
     REFS_FOLDER,
     REPO_KEY,
     RepoInfo,
@@ -42,7 +48,7 @@ from dredge.icechunk.format.metadata import (
     written_at,
 )
 from dredge.icechunk.history import MAIN, History
-from dredge.icechunk.ids import is_id
+from dredge.icechunk.ids import ID_CHARS, is_id
 from dredge.runs.parts import get_part_cache
 from dredge.storage import ObjectInfo, ObjectReader, exists
 from dredge.storage.parallel import at_once, ordered_map
@@ -51,6 +57,25 @@ SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
+OBJECT_FOLDERS = {
+    "snapshots": SNAPSHOTS,
+    "transactions": TRANSACTIONS,
+    "manifests": MANIFESTS,
+    "chunks": CHUNKS,
+}
+"""Folder by kind, for objects with an id as their name. Referring kinds precede the kinds that they refer to."""
+OVERWRITTEN = "overwritten"
+"""The kind of old copies of the repo info. Spec 2 writes one at every change."""
+FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: COPIES}
+"""Folder by kind, in the order of deletion."""
+NAMES = {
+    "snapshots": "snapshots",
+    "transactions": "transaction logs",
+    "manifests": "manifests",
+    "chunks": "chunks",
+    OVERWRITTEN: "old repo infos",
+}
+"""Names of the kinds in texts."""
 CONFIG_KEY = "config.yaml"
 READS_AT_ONCE = 128
 FILES_PER_RUN = 64
@@ -73,12 +98,12 @@ def spec_version(reader: ObjectReader) -> int:
     """The spec version of a repository; NotFoundError without one. Raises RefusedError: a repository of spec 2 without
     its repo info, or keys that begin with "/"."""
     with at_once() as ask:
-        has_copies = ask(_lists_any, reader, f"{OVERWRITTEN}{REPO_KEY}.")
+        has_copies = ask(_lists_any, reader, f"{COPIES}{REPO_KEY}.")
         has_refs = ask(_lists_any, reader, REFS_FOLDER)
         if exists(reader, REPO_KEY):
             return 2
     if has_copies.result():
-        raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it")
+        raise _no_repo_info(reader, f"{COPIES} holds earlier versions of it")
     if has_refs.result():
         return 1
     if any(_lists_any(reader, f"/{key}") for key in (REPO_KEY, REFS_FOLDER)):
@@ -386,10 +411,8 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
 
 def newest_copies(reader: ObjectReader) -> list[str]:
     """Names of the newest copies of the repo info, newest first (their names sort so)."""
-    keys = (
-        key for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.") for key in batch.column("key").to_pylist()
-    )
-    names = (key.removeprefix(OVERWRITTEN) for key in islice(keys, _LISTED_MAX))
+    keys = (key for batch in reader.list(f"{COPIES}{REPO_KEY}.") for key in batch.column("key").to_pylist())
+    names = (key.removeprefix(COPIES) for key in islice(keys, _LISTED_MAX))
     return [name for name in names if written_at(name) is not None]
 
 
@@ -406,13 +429,36 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
         if made is None or micros(made) < oldest:
             return
         try:
-            updates = parse_repo_info(reader.get(OVERWRITTEN + name), OVERWRITTEN + name).updates
+            updates = parse_repo_info(reader.get(COPIES + name), COPIES + name).updates
         except NotFoundError:
             continue
         if updates and updates[0].updated_at >= oldest and updates[0].operation not in logged:
             raise RefusedError(
-                f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
+                f"{reader.uri}/{COPIES}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
                 f" ({updates[0].kind}) missing from the current one, so {REPO_KEY} was replaced by an earlier version."
                 " Nothing was changed or deleted. Restore the latest version; if you want this state, remove the later"
-                f" copies from {OVERWRITTEN}."
+                f" copies from {COPIES}."
             )
+
+
+_ROUNDED = timedelta(seconds=1)
+_ROUNDED_MICROS = 1_000_000
+
+
+def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
+    return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
+
+
+def is_old(last_modified: datetime, cutoff: datetime) -> bool:
+    """Whether an object was written before the cutoff, by the store's clock."""
+    return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
+
+
+def is_old_column(times: pa.Array, cutoff: datetime) -> npt.NDArray[np.bool_]:
+    """Compare many times with the cutoff; see `is_old`."""
+    micros = times.cast(pa.int64()).to_numpy()
+    micros = micros + np.where(micros % _ROUNDED_MICROS == 0, _ROUNDED_MICROS, 0)
+    limit = pa.scalar(cutoff, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()
+    found: npt.NDArray[np.bool_] = micros < limit
+    return found

@@ -29,7 +29,6 @@ from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableE
 from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.deleting import NAMING, DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates.step import needed_copies
 from dredge.icechunk.collection.mark.snapshots import with_ancestors
 from dredge.icechunk.collection.outputs import (
@@ -46,9 +45,12 @@ from dredge.icechunk.collection.witness.record import read_old_refs
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import (
+    FOLDERS,
     MANIFESTS,
+    OVERWRITTEN,
     SNAPSHOTS,
     SnapshotFiles,
+    is_old,
     list_snapshots,
     read_refs,
     read_repo_info,

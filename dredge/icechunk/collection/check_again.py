@@ -17,13 +17,22 @@ import pyarrow.compute as pc
 
 from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, list_names, read_refs, read_repo_info
+from dredge.icechunk.repository import (
+    CHUNKS,
+    FOLDERS,
+    MANIFESTS,
+    OBJECT_FOLDERS,
+    SNAPSHOTS,
+    list_names,
+    names_of,
+    read_refs,
+    read_repo_info,
+)
 from dredge.runs.folder import RunFolder
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo

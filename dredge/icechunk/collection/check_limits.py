@@ -21,7 +21,6 @@ from dredge.approve.output import GUARD, conclude
 from dredge.errors import ConflictError, FormatError, LeaseHeldError
 from dredge.icechunk.collection.absent import PRESENT, check_absent
 from dredge.icechunk.collection.index import read_listed
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.outputs import (
     CANARIES,
     BulkDeleteOutput,
@@ -35,7 +34,7 @@ from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_k
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_tips
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_tips
 from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json

@@ -41,13 +41,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.format.manifests import NamedChunks, named_chunks
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids, hashes_of_names
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
+from dredge.icechunk.repository import MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo

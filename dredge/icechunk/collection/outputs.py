@@ -10,8 +10,8 @@ import numpy as np
 
 from dredge.approve import output
 from dredge.approve.output import GuardsOutput
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
 from dredge.icechunk.collection.witness.record import KNOWN
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json

@@ -25,13 +25,21 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.index import refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
-from dredge.icechunk.repository import MANIFESTS, ids_in_config, list_names, read_history
+from dredge.icechunk.repository import (
+    FOLDERS,
+    MANIFESTS,
+    OBJECT_FOLDERS,
+    OVERWRITTEN,
+    ids_in_config,
+    list_names,
+    names_of,
+    read_history,
+)
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader, StorageOptions, open_reader

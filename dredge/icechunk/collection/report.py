@@ -11,7 +11,6 @@ from dredge.approve.question import EXAMPLES_MAX, Question, approval_text, first
 from dredge.approve.question import what_to_do as about_approval
 from dredge.approve.records import Asked
 from dredge.errors import DredgeError, FormatError
-from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.outputs import (
     ApproveOutput,
     BulkDeleteOutput,
@@ -21,6 +20,7 @@ from dredge.icechunk.collection.outputs import (
     VerifyOutput,
 )
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.repository import FOLDERS, NAMES
 from dredge.runs.payload import to_json
 from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
 from dredge.runs.rendering import duration_text, size_text

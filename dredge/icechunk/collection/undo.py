@@ -18,14 +18,13 @@ from dredge.errors import RefusedError
 from dredge.icechunk.collection.absent import PRESENT
 from dredge.icechunk.collection.check_again import open_swept, refuse_alarmed
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.pinned import ids_outside_manifests
 from dredge.icechunk.collection.run import Run, StateStore, read_plan
 from dredge.icechunk.collection.steps import find_garbage, plan_collection
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
-from dredge.icechunk.repository import spec_version
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, names_of, spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.run import PlannedRun

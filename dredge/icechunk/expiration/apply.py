@@ -23,7 +23,7 @@ from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.plan import Applied, Edit, ExpirationPlan, plan_for
 from dredge.icechunk.expiration.restore import record_applied
 from dredge.icechunk.format.metadata import (
-    OVERWRITTEN,
+    COPIES,
     REPO_KEY,
     Operation,
     RepoInfo,
@@ -259,7 +259,7 @@ def _recorded(reader: ObjectReader) -> tuple[History, History, Operation | None]
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:
     if name is None:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: names no backup of the state before the expiration")
-    key = OVERWRITTEN + name
+    key = COPIES + name
     return parse_repo_info(reader.get(key), key)
 
 

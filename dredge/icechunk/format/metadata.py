@@ -192,7 +192,7 @@ def _node(table: Table) -> Node:
 
 
 REPO_KEY = "repo"
-OVERWRITTEN = "overwritten/"
+COPIES = "overwritten/"
 _COPY = re.compile(r"^repo\.(\d{14})\.([0-9A-Z]{20})$")
 _COUNTS_DOWN_FROM = datetime(3000, 1, 1, tzinfo=UTC)  # in milliseconds, so newer names sort first
 

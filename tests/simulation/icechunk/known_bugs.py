@@ -24,7 +24,7 @@ OWN = (
              Put("If", 2, False)),
     Breakage("what is not expired is taken for expired", "dredge.icechunk.expiration.rules",
              "_Walker.is_expired", Always(True)),
-    Breakage("the age of a file is its age a day later", "dredge.icechunk.collection.kinds", "is_old_column",
+    Breakage("the age of a file is its age a day later", "dredge.icechunk.repository", "is_old_column",
              Operator("Compare", 2, "GtE")),
 )  # fmt: skip
 """Breakages outside the lists of tests/mutations."""

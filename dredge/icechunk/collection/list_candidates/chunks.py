@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection.absent import MANIFESTS_PER_TASK, ask_for_new
-from dredge.icechunk.collection.kinds import is_old, is_old_column
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.listing import ListResult, without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.waiting import Before, without
@@ -30,7 +29,7 @@ from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, Mark
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS
+from dredge.icechunk.repository import CHUNKS, is_old, is_old_column
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import PENDING, due
 from dredge.runs.steps import StepRecord

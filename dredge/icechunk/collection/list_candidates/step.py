@@ -23,7 +23,6 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.chunks import bytes_of, find_chunks, find_drift, of_dead
 from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
@@ -41,7 +40,7 @@ from dredge.icechunk.collection.pinned import Kept, pinned_with_needs, read_kept
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.metadata import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import read_repo_info
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old, read_repo_info
 from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner

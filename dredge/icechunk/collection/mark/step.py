@@ -27,7 +27,6 @@ from datetime import datetime, timedelta
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import ManifestIndex, cache_uri, refs_by_manifest
-from dredge.icechunk.collection.kinds import is_old
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.snapshots import (
     ancestors_seen,
@@ -50,7 +49,14 @@ from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_names, list_snapshots, read_history
+from dredge.icechunk.repository import (
+    MANIFESTS,
+    KnownSnapshots,
+    is_old,
+    list_names,
+    list_snapshots,
+    read_history,
+)
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.format.metadata import (
-    OVERWRITTEN,
+    COPIES,
     REFS_FOLDER,
     RepoInfo,
     Update,
@@ -259,7 +259,7 @@ class OperationsLog:
         return {node: frozenset(parents) for node, parents in found.items()}
 
     def _copy(self, name: str) -> RepoInfo | None:
-        key = f"{OVERWRITTEN}{name}"
+        key = f"{COPIES}{name}"
         try:
             return parse_repo_info(self._reader.get(key), key)
         except NotFoundError:
