@@ -30,7 +30,7 @@ from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.deleting import NAMING, DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.list_candidates.step import needed_copies
-from dredge.icechunk.collection.mark.snapshots import with_ancestors
+from dredge.icechunk.collection.mark.step import with_ancestors
 from dredge.icechunk.collection.outputs import (
     ApproveOutput,
     BulkDeleteOutput,

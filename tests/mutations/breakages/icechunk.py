@@ -34,7 +34,7 @@ ICECHUNK = (
     Breakage("a sweep of Icechunk does not ask for the guards' verdict",
              "dredge.icechunk.collection.bulk_delete", "_bulk_delete", Put("If", 2, False),
              ("test_sweep_deletes_nothing_when_the_guards_did_not_pass",)),
-    Breakage("a live snapshot that no task read is passed over", "dredge.icechunk.collection.mark.snapshots",
+    Breakage("a live snapshot that no task read is passed over", "dredge.icechunk.collection.mark.step",
              "index_snapshots", Put("If", "missing", False),
              ("test_live_snapshot_that_no_task_read_stops_the_mark",)),
     Breakage("the age of a mark is unchecked", "dredge.icechunk.collection.bulk_delete", "_bulk_delete",

@@ -31,12 +31,13 @@ from dredge.icechunk.collection.mark.chunks import (
     find_live_chunks,
     unite_layers,
 )
-from dredge.icechunk.collection.mark.snapshots import (
+from dredge.icechunk.collection.mark.step import (
+    Roots,
+    choose_roots,
     index_snapshots,
     read_index,
     with_ancestors,
 )
-from dredge.icechunk.collection.mark.step import Roots, choose_roots
 from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
