@@ -132,7 +132,7 @@ ICECHUNK = (
              "dredge.icechunk.collection.list_candidates.chunks", "still_there", Put("Call", "is_old", True),
              ("test_what_is_gone_or_younger_by_now_is_no_candidate",)),
     Breakage("live chunks that an inventory lacks are not asked for",
-             "dredge.icechunk.collection.list_candidates.from_inventory", "find_in_inventory",
+             "dredge.icechunk.collection.list_candidates.chunks", "find_in_inventory",
              Put("Call", "ask_beyond_inventory", 0), ("test_live_chunk_that_the_store_lacks_too_holds_the_run",)),
     Breakage("manifests of a part of the index that went bad are not asked about",
              "dredge.icechunk.collection.absent", "ask_beyond_inventory",

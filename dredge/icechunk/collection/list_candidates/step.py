@@ -24,8 +24,13 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.list_candidates.chunks import bytes_of, find_chunks, find_drift, of_dead
-from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
+from dredge.icechunk.collection.list_candidates.chunks import (
+    bytes_of,
+    find_chunks,
+    find_drift,
+    find_in_inventory,
+    of_dead,
+)
 from dredge.icechunk.collection.list_candidates.listing import (
     ListConfig,
     ListResult,
