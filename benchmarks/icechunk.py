@@ -127,8 +127,7 @@ def timed(figures: Figures, name: str) -> Iterator[None]:
 def read_and_plan(folder: Path) -> Figures:
     """Read a history and plan by each rule, with half of it expired."""
     from dredge.icechunk.expiration.drawing import draw_plan
-    from dredge.icechunk.expiration.plan import plan_expiration
-    from dredge.icechunk.expiration.rules import RULES
+    from dredge.icechunk.expiration.plan import RULES, plan_expiration
     from dredge.icechunk.format.metadata import instant
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader

@@ -60,8 +60,8 @@ def _open_state(uri: str) -> ObjectWriter:
 
 
 def _read_report(uri: str) -> dict[str, Any]:
-    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.run import Run
+    from dredge.icechunk.collection.save_report import build_report
 
     return build_report(Run.open(uri))
 

@@ -30,7 +30,6 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.outputs import REPORT, ApproveOutput, BulkDeleteOutput, SaveReportOutput
-from dredge.icechunk.collection.report import build_report, make_question
 from dredge.icechunk.collection.run import (
     PLAN,
     CollectionPlan,
@@ -40,7 +39,7 @@ from dredge.icechunk.collection.run import (
     find_list,
     read_plan,
 )
-from dredge.icechunk.collection.save_report import save_report, write_report
+from dredge.icechunk.collection.save_report import build_report, make_question, save_report, write_report
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.inventory.manifest import latest_cutoff, plan_inventory

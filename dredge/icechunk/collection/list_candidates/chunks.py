@@ -6,7 +6,7 @@ A writer stores a chunk before its manifest, and a manifest before its snapshot.
 its manifests, and the chunks of an unreferenced manifest older than the cutoff are also older. They exist: a run
 deletes manifests before chunks, and after a run that stopped in between the next run is a clean one.
 
-Chunks in a clean run that reads an inventory of the bucket instead of listing them.
+A clean run may read an inventory of the bucket instead of listing it:
 
     inventory's files ──> names, sizes and times ─┐
     unreferenced manifest files (listed) ─────────┴─> each once ──> no live manifest, older than the cutoff

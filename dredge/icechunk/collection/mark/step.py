@@ -15,8 +15,6 @@ Live snapshots (a superset is always allowed):
              + unreleased files without a referrer: commits after the last mark (`witness`)
              + tips of lost refs (`witness`)
              + the ancestors of all of these
-
-Live snapshots: their ancestors and their manifests.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from dredge.icechunk.collection.index import (
     snapshot_rows,
     write_manifest_rows,
 )
-from dredge.icechunk.collection.mark import chunks, snapshots
+from dredge.icechunk.collection.mark import chunks, step
 from dredge.icechunk.collection.mark.chunks import (
     Chunks,
     UniteConfig,
@@ -203,7 +203,7 @@ def test_live_snapshot_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
     def forgetful(*arguments: Any) -> Any:
         return list(snapshot_rows(*arguments))[1:]
 
-    monkeypatch.setattr(snapshots, "snapshot_rows", forgetful)
+    monkeypatch.setattr(step, "snapshot_rows", forgetful)
     before = objects(repo.folder)
     with pytest.raises(FormatError):
         collect(repo.config())
@@ -234,7 +234,7 @@ def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.Mon
         assert len(asked) < 10
         return SimpleNamespace(parent_id=parents[key])
 
-    monkeypatch.setattr(snapshots, "parse_snapshot", parsed)
+    monkeypatch.setattr(step, "parse_snapshot", parsed)
     assert with_ancestors(open_reader(task.uri), ["A"], ()) == {"A", "B"}
     assert asked == ["snapshots/A", "snapshots/B"]
 
