@@ -77,7 +77,10 @@ NAMES = {
 }
 """Names of the kinds in texts."""
 CONFIG_KEY = "config.yaml"
+AT_ONCE = 16
+"""Requests in flight in a task."""
 READS_AT_ONCE = 128
+"""The same for small files."""
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")

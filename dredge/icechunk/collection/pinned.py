@@ -31,6 +31,7 @@ from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
 from dredge.icechunk.repository import (
+    AT_ONCE,
     FOLDERS,
     MANIFESTS,
     OBJECT_FOLDERS,
@@ -94,16 +95,15 @@ def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: b
 
 def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
     get = partial(_get_unless_archived, run.reader) if passes_archived else run.reader.get
-    threads = run.plan.config.tuning.threads
     keys = {key for key in kept if key.startswith(_SNAPSHOTS)}
     manifests, waiting = {key for key in kept if key.startswith(_MANIFESTS)}, set(keys)
     while waiting:
-        found = [item for item in ordered_map(partial(_named_by, get), sorted(waiting), threads) if item]
+        found = [item for item in ordered_map(partial(_named_by, get), sorted(waiting), AT_ONCE) if item]
         manifests |= {_MANIFESTS + manifest for _, named in found for manifest in named}
         waiting = {_SNAPSHOTS + parent for parent, _ in found if parent is not None} - keys
         keys |= waiting
     logs = {_LOGS + key.removeprefix(_SNAPSHOTS) for key in keys}
-    found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), threads)
+    found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), AT_ONCE)
     return unite([hash64(pa.array(sorted({*kept} | keys | logs | manifests), pa.string())), *found_chunks])
 
 
@@ -152,9 +152,6 @@ def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
         raise NotFoundError(str(error)) from None
 
 
-_AT_ONCE = 16
-
-
 def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | None = None) -> set[str]:
     """Read every live snapshot and every manifest of other repositories, and return the ids that locations of virtual
     chunks spell. Raises DredgeError: one of the repositories cannot be read, so its ids are unknown."""
@@ -165,7 +162,7 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
             history = read_history(reader)
             refs = refs_by_manifest(snapshot_rows(reader, sorted(history.live())))
             names = {*refs, *filter(is_id, list_names(reader, MANIFESTS))}
-            for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), _AT_ONCE):
+            for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), AT_ONCE):
                 found.update(ids)
             found |= ids_in_config(reader)
         except DredgeError as error:

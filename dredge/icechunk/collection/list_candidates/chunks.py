@@ -40,7 +40,7 @@ from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, Mark
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS, is_old, is_old_column
+from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
@@ -65,14 +65,6 @@ type Shards = Mapping[int, PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameConfig:
-    """Payload of all tasks: shard bits, and files in flight."""
-
-    bits: int
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NameTask:
     """Rows of a part of found manifests; `name` is the prefix of the task's files."""
 
@@ -93,14 +85,14 @@ class NameResult:
 
 
 @waiting_function
-def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
+def name_chunks(run: WorkerRun, bits: int, task: NameTask) -> NameResult:
     """Write the chunks of some unreferenced manifests, each once."""
     rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)
     unread: list[str] = []
     waiting: list[pa.Table] = []
     read = partial(_named_by, run.open_store())
     items = list(zip(rows["address"].to_pylist(), rows["last_modified"].to_pylist(), strict=True))
-    for (key, _), found in zip(items, ordered_map(read, items, config.threads), strict=True):
+    for (key, _), found in zip(items, ordered_map(read, items, AT_ONCE), strict=True):
         if found is None:
             unread.append(key)
             continue
@@ -108,7 +100,7 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
         if sum(table.num_rows for table in waiting) > GATHERED_MAX:
             waiting = [once(waiting)]
     run.progress.add(len(items))
-    return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)), unread=unread)
+    return NameResult(shards=write_by_shard(run.folder, bits, task.name, once(waiting)), unread=unread)
 
 
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
@@ -160,7 +152,6 @@ class SelectConfig:
     counted: CountedSet | None
     cutoff: datetime
     candidate_rows: int
-    threads: int
     pinned: tuple[LocatedSet, ...]
     keep_all: bool
 
@@ -202,7 +193,7 @@ def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Selec
         old = pa.array(is_old_column(found["last_modified"].combine_chunks(), config.cutoff))
         young, found = found.filter(pc.invert(old)), found.filter(old)
         counts["asked"] = found.num_rows
-        found = still_there(run.open_store(), config.cutoff, config.threads, found)
+        found = still_there(run.open_store(), config.cutoff, found)
     going, held = without_pinned(found, config.pinned)
     spared, going = (going, going.slice(0, 0)) if config.keep_all else (going.slice(0, 0), going)
     figures = {"listed": rows, "candidates": going, "pinned": held, "spared": spared, "young": young}
@@ -219,9 +210,9 @@ def bytes_of(rows: pa.Table) -> int:
     return int(pc.sum(rows["size"]).as_py() or 0)
 
 
-def still_there(reader: ObjectReader, cutoff: datetime, threads: int, rows: pa.Table) -> pa.Table:
+def still_there(reader: ObjectReader, cutoff: datetime, rows: pa.Table) -> pa.Table:
     """Ask the store for chunks; return the existing old ones as a listing would."""
-    asked = ordered_map(partial(_stat, reader), rows["key"].to_pylist(), threads)
+    asked = ordered_map(partial(_stat, reader), rows["key"].to_pylist(), AT_ONCE)
     found = [info for info in asked if info is not None and is_old(info.last_modified, cutoff)]
     columns = {name: [getattr(info, name) for info in found] for name in LISTING_SCHEMA.names}
     return pa.table(columns, schema=LISTING_SCHEMA)
@@ -259,7 +250,6 @@ def select(
         counted=counted,
         cutoff=run.plan.cutoff,
         candidate_rows=tuning.candidate_rows,
-        threads=tuning.threads,
         pinned=pinned,
         keep_all="chunks" in run.plan.config.kept_kinds,
     )
@@ -320,9 +310,8 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
         NameTask(name=f"named-{number:05d}", part=part, first=first, count=MANIFESTS_PER_TASK)
         for number, (part, first) in enumerate(pieces)
     ]
-    config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
     total = sum(part.rows for part in parts)
-    results = run.spread(runner, _STEP, name_chunks, config, tasks, "manifests", total)
+    results = run.spread(runner, _STEP, name_chunks, bits, tasks, "manifests", total)
     unread = [key for result in results for key in result.unread]
     record.counts["manifests_unread"] = len(unread)
     if unread:

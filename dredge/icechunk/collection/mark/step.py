@@ -39,12 +39,6 @@ from dredge.icechunk.collection.index import (
 )
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.outputs import (
-    KEPT_MANIFESTS,
-    NEW_MANIFESTS,
-    PRUNED,
-    SNAPSHOT_NAMES,
-    SNAPSHOT_ROWS,
-    VIRTUAL,
     MarkOutput,
     is_virtual,
 )
@@ -55,6 +49,7 @@ from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import (
+    AT_ONCE,
     MANIFESTS,
     READS_AT_ONCE,
     SNAPSHOTS,
@@ -114,9 +109,9 @@ class SnapshotsTask:
 
 
 @partition_function
-def read_snapshots(run: WorkerRun, threads: int, task: SnapshotsTask) -> PartInfo:
+def read_snapshots(run: WorkerRun, _: None, task: SnapshotsTask) -> PartInfo:
     """Read snapshot files, and write their manifests as a part of the index."""
-    rows = list(snapshot_rows(run.open_store(), task.snapshots, threads))
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, READS_AT_ONCE))
     run.progress.add(len(rows))
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
 
@@ -128,15 +123,14 @@ def index_snapshots(
     after their manifests were read: a damaged read with wrong manifests must not keep later runs from a better read."""
     rows = dict(known)
     lacking = sorted(live - rows.keys())
-    tuning, label = run.plan.config.tuning, run.folder.label
-    chunks = in_chunks(lacking, -(-len(lacking) // tuning.snapshots_per_task))
+    label = run.folder.label
+    chunks = in_chunks(lacking, -(-len(lacking) // run.plan.config.tuning.snapshots_per_task))
     tasks = [
         SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
         for number, ids in enumerate(chunks)
     ]
-    threads = max(tuning.threads, READS_AT_ONCE)  # these files are small
-    written = run.spread(runner, MarkOutput.STEP, read_snapshots, threads, tasks, "snapshots", len(lacking))
-    for found in ordered_map(partial(read_snapshot_rows, run.state), written, tuning.threads):
+    written = run.spread(runner, MarkOutput.STEP, read_snapshots, None, tasks, "snapshots", len(lacking))
+    for found in ordered_map(partial(read_snapshot_rows, run.state), written, AT_ONCE):
         rows |= {row.snapshot: row for row in found}
     if missing := live - rows.keys():
         raise FormatError(
@@ -195,7 +189,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     refs = {manifest: count for manifest, count in refs.items() if manifest not in gone}
     rows = [row for row in rows if gone.isdisjoint(row.manifests)]
     _record_live(run, record, history, live, refs)
-    _write(run, record, KEPT_MANIFESTS, json.dumps(sorted(kept - gone)).encode(), len(kept - gone))
+    _write(run, record, "kept-manifests.json", json.dumps(sorted(kept - gone)).encode(), len(kept - gone))
     record.counts.update(
         refs=len(history.refs),
         live_snapshots=len(live),
@@ -207,7 +201,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if roots.youngest is not None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
-    _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
+    _write(run, record, "snapshots.parquet", parquet_bytes(snapshots_table(rows, known)), len(rows))
     index.add(run.state, f"{run.folder.label}-1", parts, [])
     record.details["seen"] = index.seen
     _warn(run, record)
@@ -239,11 +233,11 @@ def _find_chunks(
         manifests_not_taken_away=chunks.not_taken_away,
     )
     new = {name: [chunks.read.get(name, ""), part] for name, part in sorted(chunks.new.items())}
-    _write(run, record, NEW_MANIFESTS, json.dumps(new).encode(), len(new))
+    _write(run, record, "new-manifests.json", json.dumps(new).encode(), len(new))
 
 
 def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[Hashes]) -> None:
-    name = f"{MarkOutput.STEP}/{VIRTUAL}"
+    name = f"{MarkOutput.STEP}/virtual.ids"
     record.parts.append(write_hashes(run.folder, name, unite_all(pieces)))
 
 
@@ -295,11 +289,11 @@ def _record_live(
         "snapshots.ids": live,
         "manifests.ids": refs.keys(),
         "transactions.ids": live | pruned,
-        PRUNED: pruned - live,
+        "pruned.ids": pruned - live,
     }
     for name, names in ids.items():
         record.parts.append(write_hashes(run.folder, f"{MarkOutput.STEP}/{name}", hash_ids(names)))
-    _write(run, record, SNAPSHOT_NAMES, json.dumps(sorted(live)).encode(), len(live))
+    _write(run, record, "snapshots.json", json.dumps(sorted(live)).encode(), len(live))
     record.details["history"] = history.digest
 
 

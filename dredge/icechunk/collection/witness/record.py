@@ -46,7 +46,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
 from dredge.runs.conditional import replace_tagged
 from dredge.runs.parts import parquet_bytes, read_parquet
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import NewerFormatError, from_versioned, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
@@ -119,8 +119,8 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         return Known(), None
     try:
         return _unless_copied_back(parse_known(data), at), etag
-    except _NewerError as error:
-        raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
+    except NewerFormatError as error:
+        raise FormatError(f"{state.uri}/{KNOWN}: {error}. Nothing was deleted.") from None
     except (FormatError, KeyError, TypeError, ValueError) as error:
         log.error(
             "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown", state.uri, KNOWN, error
@@ -143,19 +143,13 @@ def replace_known(state: ObjectWriter, known: Known, etag: str | None, now: date
     return replace_tagged(state, KNOWN, replace(known, written_at=now).dumps(), etag)
 
 
-class _NewerError(Exception):
-    """A newer version of Dredge wrote the file."""
-
-
 def parse_known(data: bytes) -> Known:
     """Parse the bytes of `Known.dumps`."""
     table = read_parquet(data)
     meta: dict[str, Any] = json.loads(table.schema.metadata[_META])
-    if meta["format"] > FORMAT:
-        raise _NewerError(f"has format {meta['format']}, and this version knows {FORMAT}")
     rows = zip(table["snapshot"].to_pylist(), table["parents"].to_pylist(), strict=True)
     parents = {node: frozenset(parents) for node, parents in rows}
-    return replace(from_file(Known, meta), parents=parents)
+    return replace(from_versioned(Known, meta, FORMAT), parents=parents)
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:

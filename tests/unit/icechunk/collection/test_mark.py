@@ -27,7 +27,6 @@ from dredge.icechunk.collection.index import (
 from dredge.icechunk.collection.mark import chunks, step
 from dredge.icechunk.collection.mark.chunks import (
     Chunks,
-    UniteConfig,
     find_live_chunks,
     unite_layers,
 )
@@ -321,7 +320,7 @@ def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
 def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Task) -> None:
     counted = CountedSet.of(layer(task, "a", {1: 2, 2: 5}), 0).then(layer(task, "b", {1: -3, 2: 1}))
     with pytest.raises(FormatError):
-        unite_layers.body(task.run, UniteConfig(counted=counted, label="x"), [0])
+        unite_layers.body(task.run, counted, [0])
 
 
 @pytest.fixture
