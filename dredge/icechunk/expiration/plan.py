@@ -31,7 +31,7 @@ from typing import Any
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.witness.record import OperationsLog, list_ref_files
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.format.metadata import Operation, SnapshotEntry, instant, micros
+from dredge.icechunk.format.metadata import Operation, SnapshotEntry, micros
 from dredge.icechunk.history import MAIN, History, Ref
 from dredge.icechunk.repository import read_repo_info
 from dredge.storage import ObjectReader
@@ -238,9 +238,6 @@ def _pruned(history: History, snapshot: str) -> tuple[str, ...]:
         if entry.parent_id is not None:
             logs += [*entry.pruned, entry.id]
     return (*logs, *path[0].pruned)
-
-
-__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "instant", "plan_expiration"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
@@ -50,23 +50,11 @@ class ManifestInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestUse:
-    """A manifest of an array, and its chunk coordinates: (from, to) a dimension, `to` exclusive."""
-
-    manifest_id: str
-    extents: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """A group or an array."""
 
     id: str
     path: str
-    kind: str
-    user_data: bytes
-    manifests: tuple[ManifestUse, ...] = ()
-    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +66,6 @@ class Snapshot:
     flushed_at: int
     message: str
     manifests: tuple[ManifestInfo, ...]
-    metadata: dict[str, bytes] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
     spec_version: int = 1
 
@@ -94,12 +81,19 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False) -> Snapshot:
         flushed_at=root.u64(3),
         message=root.required_text(4, "message"),
         manifests=_manifests(root),
-        metadata={item.required_text(0, "metadata name"): item.bytes_of(1) for item in root.tables(5)},
         spec_version=opened.spec_version,
     )
     check_name(snapshot.id, name)
     _check_uses(name, body, accounted.uses.tolist(), snapshot.manifests)
-    return replace(snapshot, nodes=tuple(_node(table) for table in root.tables(2))) if nodes else snapshot
+    if not nodes:
+        return snapshot
+    found = (
+        Node(
+            encode_id(table.required_inline(0, NODE_ID_BYTES, "node id")), table.required_text(1, "node path")
+        )
+        for table in root.tables(2)
+    )
+    return replace(snapshot, nodes=tuple(found))
 
 
 def parse_parentage(data: bytes, name: str) -> tuple[str, str | None, int, str]:
@@ -165,30 +159,6 @@ def _manifests(root: Table) -> tuple[ManifestInfo, ...]:
         for table in root.tables(7)
     ]
     return tuple(infos)
-
-
-def _node(table: Table) -> Node:
-    kind = {1: "array", 2: "group"}.get(table.u8(3))
-    if kind is None:
-        raise table.buffer.fail(f"unknown node type {table.u8(3)}", table.place)
-    node_id = encode_id(table.required_inline(0, NODE_ID_BYTES, "node id"))
-    path, user_data = table.required_text(1, "node path"), table.bytes_of(2)
-    array = table.table(4)
-    if kind == "group" or array is None:
-        return Node(node_id, path, kind, user_data)
-    uses = tuple(
-        ManifestUse(
-            encode_id(use.required_inline(0, ID_BYTES, "manifest id")),
-            tuple(
-                (int.from_bytes(raw[:4], "little"), int.from_bytes(raw[4:], "little"))
-                for raw in use.structs(1, 8)
-            ),
-        )
-        for use in array.tables(2)
-    )
-    shape = tuple(int.from_bytes(raw[:8], "little") for raw in array.structs(0, 16))
-    shape = shape or tuple(dimension.u64(0) for dimension in array.tables(3))
-    return Node(node_id, path, kind, user_data, uses, shape)
 
 
 REPO_KEY = "repo"
@@ -266,7 +236,6 @@ class RepoInfo:
     snapshots: tuple[SnapshotEntry, ...]
     branches: dict[str, str]
     tags: dict[str, str]
-    deleted_tags: tuple[str, ...]
     availability: str
     updates: tuple[Update, ...]
     before_updates: str | None
@@ -307,7 +276,6 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY) -> RepoInfo:
         snapshots=tuple(_entry(table, ids) for table in tables),
         branches=_refs(root, 2, ids),
         tags=_refs(root, 1, ids),
-        deleted_tags=tuple(root.texts(3)),
         availability=AVAILABILITY[availability],
         updates=tuple(_update(table) for table in root.tables(7)),
         before_updates=root.text(8),
