@@ -21,18 +21,7 @@ from dredge.approve.question import EXAMPLES_MAX, Question, approval_text, first
 from dredge.approve.question import what_to_do as about_approval
 from dredge.approve.records import Asked
 from dredge.errors import DredgeError, FormatError
-from dredge.icechunk.collection.outputs import (
-    PAGE,
-    REPORT,
-    ApproveOutput,
-    BulkDeleteOutput,
-    CheckLimitsOutput,
-    ListCandidatesOutput,
-    MarkOutput,
-    SaveReportOutput,
-    StateOutput,
-    VerifyOutput,
-)
+from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.repository import FOLDERS, NAMES
@@ -49,8 +38,12 @@ from dredge.sets.live import CountedSet
 from dredge.storage.parallel import at_once
 from dredge.undo.ways import WORDS
 
-_BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
-_AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
+_BEFORE: tuple[type[StepOutput], ...] = (
+    outputs.MarkOutput,
+    outputs.ListCandidatesOutput,
+    outputs.CheckLimitsOutput,
+)
+_AFTER: tuple[type[StepOutput], ...] = (outputs.BulkDeleteOutput, outputs.VerifyOutput)
 """Steps before and after an approval."""
 _STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 
@@ -76,14 +69,14 @@ _SWEPT = {
 def build_report(run: Run) -> dict[str, Any]:
     """Make `report.json` from the results of a run."""
     plan, left = run.plan, RunResults.read(run.folder, _outputs(run), run.plan.dry_run)
-    asked = left.of(ApproveOutput)
-    guards, swept = left.of(CheckLimitsOutput), left.of(BulkDeleteOutput)
-    listed = left.of(ListCandidatesOutput)
+    asked = left.of(outputs.ApproveOutput)
+    guards, swept = left.of(outputs.CheckLimitsOutput), left.of(outputs.BulkDeleteOutput)
+    listed = left.of(outputs.ListCandidatesOutput)
     kinds = {kind: _figures_of(left, kind) for kind in FOLDERS}
     outcome = left.outcome
     totals = {what: _sum_of(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     pending = {} if listed is None else listed.pending
-    mark = left.of(MarkOutput)
+    mark = left.of(outputs.MarkOutput)
     young = 0 if mark is None else mark.counts["young_snapshots"]
     return {
         **left.to_details(),
@@ -138,7 +131,7 @@ def build_report(run: Run) -> dict[str, Any]:
 
 def _outputs(run: Run) -> tuple[type[StepOutput], ...]:
     try:
-        return (*_BEFORE, *approval_inputs(run.plan, run.folder, ApproveOutput), *_AFTER)
+        return (*_BEFORE, *approval_inputs(run.plan, run.folder, outputs.ApproveOutput), *_AFTER)
     except FormatError:  # the guards' results are damaged; the report shows that as their failure
         return (*_BEFORE, *_AFTER)
 
@@ -147,7 +140,7 @@ def _figures_of(left: RunResults, kind: str) -> dict[str, int]:
     start = f"{kind}_"
     return {
         name.removeprefix(start): value
-        for output in (left.of(ListCandidatesOutput), left.of(BulkDeleteOutput))
+        for output in (left.of(outputs.ListCandidatesOutput), left.of(outputs.BulkDeleteOutput))
         if output is not None
         for name, value in output.counts.items()
         if name.startswith(start)
@@ -173,7 +166,7 @@ def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
 
 
 def _what_to_do(outcome: str, has_failures: bool) -> str:
-    if text := about_approval(outcome, ApproveOutput.COMMAND):
+    if text := about_approval(outcome, outputs.ApproveOutput.COMMAND):
         return text
     if outcome in _STOPPED:
         return (
@@ -185,7 +178,7 @@ def _what_to_do(outcome: str, has_failures: bool) -> str:
 
 
 def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
-    plan, mark, asked = run.plan, left.of(MarkOutput), left.of(ApproveOutput)
+    plan, mark, asked = run.plan, left.of(outputs.MarkOutput), left.of(outputs.ApproveOutput)
     facts = [
         ("Repository", plan.uri),
         ("Spec version", str(plan.spec_version)),
@@ -223,7 +216,7 @@ def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
     return facts
 
 
-def _mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
+def _mode(run: Run, listed: outputs.ListCandidatesOutput | None) -> list[tuple[str, str]]:
     plan = run.plan
     facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
     if plan.mode == OPTIMIZED:
@@ -312,7 +305,10 @@ def make_question(run: Run, asked: Asked, report: str) -> Question:
 
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
-    guards, listed = run.folder.read_output(CheckLimitsOutput), run.folder.read_output(ListCandidatesOutput)
+    guards, listed = (
+        run.folder.read_output(outputs.CheckLimitsOutput),
+        run.folder.read_output(outputs.ListCandidatesOutput),
+    )
     if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)
@@ -320,7 +316,7 @@ def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     yield from _stays(listed)
 
 
-def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
+def _doomed(run: Run, listed: outputs.ListCandidatesOutput, kind: str) -> dict[str, Any]:
     examples: list[str] = []
     for part in listed.candidates(kind)[:1]:
         examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
@@ -332,7 +328,7 @@ def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]
     }
 
 
-def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
+def _stays(listed: outputs.ListCandidatesOutput) -> Iterator[str]:
     found = {
         why: (listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes"))
         for figure, why in _KEPT.items()
@@ -351,7 +347,7 @@ def save_report(run: Run) -> StepSummary:
     """Advance the state if the run is complete, and write the report. Raises OvertakenError: a later try has begun, and
     writes the report; DredgeError: the state could not be advanced; the report is written."""
     # Claimed before the first read: a sleeping try must not keep a later one from its report.
-    attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    attempt = StepTry.claim(run.folder.writer, outputs.SaveReportOutput.STEP)
     with run.folder.keeping():
         with at_once() as ask:
             complete = ask(_is_complete, run)
@@ -367,7 +363,7 @@ def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
         superseded = ask(find_superseded, run) if is_complete and not run.plan.dry_run else None
         try:
             if is_complete and (moved := advance_state(run)) is not None:
-                keep_small(run, StateOutput.of(moved).version)
+                keep_small(run, outputs.StateOutput.of(moved).version)
                 is_newest = ask(attempt.is_newest)  # compaction takes long: another try may have begun
                 run.folder.settle()  # a summary that was not written is an error of the run, not of the cleaning
                 if is_newest.result() and superseded is not None:
@@ -384,7 +380,7 @@ def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
 
 def _is_complete(run: Run) -> bool:
     try:
-        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = run.folder.read_valid_summaries(item.STEP for item in outputs.StateOutput.INPUTS)
         return all(summary is not None for summary in found.values())
     except FormatError:
         return False
@@ -402,29 +398,31 @@ def _distrust(run: Run, is_complete: bool) -> None:
 def _could_not_read(run: Run) -> str | None:
     if run.plan.mode != OPTIMIZED:
         return None
-    found = (run.folder.read_damage(output.STEP) for output in (MarkOutput, ListCandidatesOutput))
+    found = (
+        run.folder.read_damage(output.STEP) for output in (outputs.MarkOutput, outputs.ListCandidatesOutput)
+    )
     return next((why for why in found if why is not None), None)
 
 
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
     """Write the report of a run at any stage; OvertakenError if a later try has begun, which writes the report."""
     started = run.clock()
-    attempt = attempt or StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    attempt = attempt or StepTry.claim(run.folder.writer, outputs.SaveReportOutput.STEP)
     with run.folder.writing(attempt):
         report = build_report(run)
         page = render_html(report).encode()
         with at_once() as ask:
-            written = ask(attempt.replace, PAGE, page)
-            run.folder.publish_json(REPORT, report)
+            written = ask(attempt.replace, outputs.PAGE, page)
+            run.folder.publish_json(outputs.REPORT, report)
         written.result()
         summary = StepSummary(
-            step=SaveReportOutput.STEP,
+            step=outputs.SaveReportOutput.STEP,
             run_id=run.plan.run_id,
             status="success",
             started_at=started,
             finished_at=run.clock(),
             counts=_figures(report),
-            details={"outcome": report["outcome"], "page": f"{run.folder.uri}/{PAGE}"},
+            details={"outcome": report["outcome"], "page": f"{run.folder.uri}/{outputs.PAGE}"},
             try_number=attempt.number,
         )
         run.folder.write_summary(summary)
@@ -448,24 +446,24 @@ def advance_state(run: Run) -> StepSummary | None:
         ConflictError: another run has advanced the state.
         LeaseHeldError: another run has taken over.
     """
-    config, mark = run.plan.config, run.folder.read_output(MarkOutput)
+    config, mark = run.plan.config, run.folder.read_output(outputs.MarkOutput)
     if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None
     counted = mark.counted
     # The sweep's inputs belong to the state's chain.
-    approved = approval_inputs(run.plan, run.folder, ApproveOutput)
-    inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
-    return run.step(StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
+    approved = approval_inputs(run.plan, run.folder, outputs.ApproveOutput)
+    inputs: list[type[StepOutput]] = [*outputs.StateOutput.INPUTS, *approved]
+    return run.step(outputs.StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
 
 
 def lost_list(run: Run) -> str:
     """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
-    listed = run.folder.read_output(ListCandidatesOutput)
+    listed = run.folder.read_output(outputs.ListCandidatesOutput)
     return "" if run.plan.mode == CLEAN or listed is None else listed.waits_anew
 
 
 def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
-    check_chain(run.folder, StateOutput.STEP, collect_links(inputs), record.inputs)
+    check_chain(run.folder, outputs.StateOutput.STEP, collect_links(inputs), record.inputs)
     state = _state(run, record, counted)
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
@@ -475,8 +473,8 @@ def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence
 
 def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
     plan, base = run.plan, run.base
-    listed = record.input(ListCandidatesOutput).count("chunks", "listed_objects")
-    deleted = record.input(BulkDeleteOutput).counts.get("chunks_deleted_objects", 0)
+    listed = record.input(outputs.ListCandidatesOutput).count("chunks", "listed_objects")
+    deleted = record.input(outputs.BulkDeleteOutput).counts.get("chunks_deleted_objects", 0)
     return RunState(
         uri=plan.uri,
         spec_version=plan.spec_version,
@@ -491,8 +489,8 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         clean_at=plan.created_at if base is None else base.state.clean_at,
         optimized_runs=0 if base is None else base.state.optimized_runs + 1,
         chunk_objects=listed - deleted if base is None else base.state.chunk_objects,
-        snapshots=record.input(MarkOutput).snapshot_rows,
-        virtual=record.input(MarkOutput).virtual,
+        snapshots=record.input(outputs.MarkOutput).snapshot_rows,
+        virtual=record.input(outputs.MarkOutput).virtual,
         counted=counted,
-        seen=tuple(record.input(MarkOutput).seen),
+        seen=tuple(record.input(outputs.MarkOutput).seen),
     )

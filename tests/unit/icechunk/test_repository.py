@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.icechunk import repository
 from dredge.icechunk.expiration.apply import apply_edit
 from dredge.icechunk.expiration.plan import Edit
+from dredge.icechunk.format import metadata
 from dredge.icechunk.format.metadata import COPIES, RepoInfo, SnapshotEntry, Update, micros
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import (
@@ -259,7 +259,7 @@ def stored(writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch) -> Mapping[str
             raise FormatError(f"{key} is damaged")
         return found[name]
 
-    monkeypatch.setattr(repository, "parse_repo_info", parse)
+    monkeypatch.setattr(metadata, "parse_repo_info", parse)
     return found
 
 

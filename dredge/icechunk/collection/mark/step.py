@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dredge.errors import FormatError, RefusedError
+from dredge.icechunk import repository
 from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import (
     ManifestIndex,
@@ -48,17 +49,6 @@ from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known,
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import (
-    AT_ONCE,
-    MANIFESTS,
-    READS_AT_ONCE,
-    SNAPSHOTS,
-    KnownSnapshots,
-    is_old,
-    list_names,
-    list_snapshots,
-    read_history,
-)
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json
@@ -77,12 +67,12 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
     waiting = [snapshot for snapshot in live if snapshot not in history]
     while waiting:
         parents = set()
-        for key, data in reader.get_many([SNAPSHOTS + snapshot for snapshot in waiting]):
+        for key, data in reader.get_many([repository.SNAPSHOTS + snapshot for snapshot in waiting]):
             parent = parse_snapshot(data, key).parent_id
             if parent is not None and parent not in live:
                 parents.add(parent)
         # Another tool may have collected an ancestor.
-        waiting = [parent for parent in parents if exists(reader, SNAPSHOTS + parent)]
+        waiting = [parent for parent in parents if exists(reader, repository.SNAPSHOTS + parent)]
         live.update(waiting)
     return live
 
@@ -111,7 +101,7 @@ class SnapshotsTask:
 @partition_function
 def read_snapshots(run: WorkerRun, _: None, task: SnapshotsTask) -> PartInfo:
     """Read snapshot files, and write their manifests as a part of the index."""
-    rows = list(snapshot_rows(run.open_store(), task.snapshots, READS_AT_ONCE))
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, repository.READS_AT_ONCE))
     run.progress.add(len(rows))
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
 
@@ -130,7 +120,7 @@ def index_snapshots(
         for number, ids in enumerate(chunks)
     ]
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, None, tasks, "snapshots", len(lacking))
-    for found in ordered_map(partial(read_snapshot_rows, run.state), written, AT_ONCE):
+    for found in ordered_map(partial(read_snapshot_rows, run.state), written, repository.AT_ONCE):
         rows |= {row.snapshot: row for row in found}
     if missing := live - rows.keys():
         raise FormatError(
@@ -160,12 +150,12 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     with at_once() as ask:
         # No order is needed: files written since this listing are young in the listing of candidates, and the re-check
         # looks for snapshots written since the plan.
-        listed = ask(list_snapshots, run.reader)
+        listed = ask(repository.list_snapshots, run.reader)
         past, said = ask(read_known, run.state), ask(read_consents, run.state, FORGET_LOST)
         indexed = ask(read_index, run)
         ask(run.store_now)  # later steps need the time
-        known = KnownSnapshots() if run.base is None else run.base.known
-        actual = read_history(run.reader, known=known, files=listed)
+        known = repository.KnownSnapshots() if run.base is None else run.base.known
+        actual = repository.read_history(run.reader, known=known, files=listed)
     if actual.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
     files = {node: info.last_modified for node, info in listed.result().items()}
@@ -210,7 +200,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _gone(run: Run, kept: Collection[str]) -> set[str]:
     # No ref reaches the snapshots of these manifests: a missing file is no damage.
-    return set(kept) - list_names(run.reader, MANIFESTS) if kept else set()
+    return set(kept) - repository.list_names(run.reader, repository.MANIFESTS) if kept else set()
 
 
 def _find_chunks(
@@ -357,7 +347,7 @@ def choose_roots(
     """Choose the live snapshots."""
     named = history.live()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
-    young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
+    young = {snapshot for snapshot, time in unreachable.items() if not repository.is_old(time, cutoff)}
     kept = unreachable.keys() & {*unnamed}
     return Roots(
         tips=frozenset(named | young | kept | {*lost}),

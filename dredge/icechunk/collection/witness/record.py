@@ -31,17 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.icechunk.format.metadata import (
-    COPIES,
-    REFS_FOLDER,
-    RepoInfo,
-    Update,
-    instant,
-    live_refs,
-    parse_ref,
-    parse_repo_info,
-    parse_snapshot,
-)
+from dredge.icechunk.format import metadata
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
 from dredge.runs.conditional import replace_tagged
@@ -203,7 +193,7 @@ _MOVES_BACK = frozenset({"branch reset", "amend"})
 class OperationsLog:
     """The operations of a repository, read on demand."""
 
-    def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
+    def __init__(self, reader: ObjectReader, info: metadata.RepoInfo) -> None:
         self._reader = reader
         self._info = info
         self.is_cut = False
@@ -213,7 +203,7 @@ class OperationsLog:
         """Kind and time of the newest operation; None for an empty log."""
         return self._info.newest
 
-    def __iter__(self) -> Iterator[Update]:
+    def __iter__(self) -> Iterator[metadata.Update]:
         info = self._info
         while True:
             yield from info.updates
@@ -227,7 +217,7 @@ class OperationsLog:
 
     def since(self, operation: tuple[str, int]) -> Since:
         """Find an operation, given by kind and time."""
-        later: list[Update] = []
+        later: list[metadata.Update] = []
         for update in self:
             if update.operation == operation:
                 return Since(True, (*later, update))
@@ -252,10 +242,10 @@ class OperationsLog:
                     found.setdefault(entry.id, set()).add(entry.parent_id)
         return {node: frozenset(parents) for node, parents in found.items()}
 
-    def _copy(self, name: str) -> RepoInfo | None:
-        key = f"{COPIES}{name}"
+    def _copy(self, name: str) -> metadata.RepoInfo | None:
+        key = f"{metadata.COPIES}{name}"
         try:
-            return parse_repo_info(self._reader.get(key), key)
+            return metadata.parse_repo_info(self._reader.get(key), key)
         except NotFoundError:
             return None
 
@@ -266,7 +256,7 @@ class Since:
     first, then the operation itself or the entry in its place."""
 
     is_there: bool | None
-    updates: tuple[Update, ...]
+    updates: tuple[metadata.Update, ...]
 
     def moved_back(self, branch: str) -> bool:
         """Whether a branch was reset or amended since."""
@@ -285,9 +275,9 @@ class OldRef:
 def list_ref_files(reader: ObjectReader) -> dict[tuple[str, str], tuple[str, datetime]]:
     """List the refs of spec 1: key and time of the file by ("branch" or "tag", name)."""
     times: dict[str, datetime] = {}
-    for batch in reader.list(REFS_FOLDER):
+    for batch in reader.list(metadata.REFS_FOLDER):
         times |= zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True)
-    live = live_refs([key for key in times if not key.endswith("/")])
+    live = metadata.live_refs([key for key in times if not key.endswith("/")])
     return {ref: (key, times[key]) for ref, key in live.items()}
 
 
@@ -295,17 +285,17 @@ def read_old_refs(reader: ObjectReader) -> list[OldRef]:
     """Read the refs of spec 1."""
     found = {key: (":".join(ref), time) for ref, (key, time) in list_ref_files(reader).items()}
     return [
-        OldRef(found[key][0], parse_ref(data, key), found[key][1])
+        OldRef(found[key][0], metadata.parse_ref(data, key), found[key][1])
         for key, data in reader.get_many(sorted(found))
     ]
 
 
 def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
     """Whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
-    if migrated_at is None or ref.written_at > instant(migrated_at):
+    if migrated_at is None or ref.written_at > metadata.instant(migrated_at):
         return True
     key = SNAPSHOTS + ref.tip
     try:
-        return parse_snapshot(reader.get(key), key).flushed_at > migrated_at
+        return metadata.parse_snapshot(reader.get(key), key).flushed_at > migrated_at
     except NotFoundError:
         return False
