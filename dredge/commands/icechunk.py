@@ -54,7 +54,7 @@ def command() -> None:
 
 
 def _open_state(uri: str) -> ObjectWriter:
-    from dredge.icechunk.collection.undo import collected_of
+    from dredge.icechunk.collection.steps import collected_of
 
     return collected_of(uri).state  # refuses a place without a repository
 
@@ -85,7 +85,7 @@ def _check(config: CollectConfig) -> Preflight:
 
 
 def _purge(config: IcechunkPurgeConfig, runner: TaskRunner) -> StepSummary:
-    from dredge.icechunk.collection.undo import purge
+    from dredge.icechunk.collection.steps import purge
 
     return purge(config, runner)
 

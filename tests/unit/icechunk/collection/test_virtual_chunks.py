@@ -14,7 +14,7 @@ import pytest
 
 from dredge.errors import AlarmError, FormatError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import undo
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.pinned import _chunks_of
 from dredge.icechunk.format.envelope import SPEC_BYTE
@@ -312,7 +312,7 @@ def test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays(
     config = IcechunkPurgeConfig(
         repository=side.uri, older_than_days=1, dry_run=False, run=folder.parent.name
     )
-    undo.purge(config, LocalRunner())
+    steps.purge(config, LocalRunner())
     assert (folder / kind / side.gone[kind]).exists()
     assert not all(path.exists() for path in copies)
     side.collect(keep_lost_days=0)
@@ -338,8 +338,6 @@ def test_old_repo_info_in_which_a_virtual_chunk_lies_stays(tmp_path: Path) -> No
 def test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run(
     make_side: Callable[..., Side], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.icechunk.collection import steps
-
     side = make_side()
     (chunk,) = side.write("source")
     side.collect(keep_lost_days=0)
