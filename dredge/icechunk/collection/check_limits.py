@@ -17,7 +17,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import GUARD, conclude
+from dredge.approve.records import GUARD, conclude
 from dredge.errors import ConflictError, FormatError, LeaseHeldError
 from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.absent import PRESENT, check_absent
@@ -32,7 +32,7 @@ from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
-from dredge.runs.steps import Ahead, StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import exists

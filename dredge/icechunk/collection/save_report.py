@@ -16,21 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dredge.approve.output import approval_inputs
-from dredge.approve.question import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
-from dredge.approve.question import what_to_do as about_approval
-from dredge.approve.records import Asked
+from dredge.approve.records import Asked, approval_inputs
+from dredge.approve.step import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
+from dredge.approve.step import what_to_do as about_approval
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.repository import FOLDERS, NAMES
 from dredge.runs.payload import to_json
-from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
-from dredge.runs.rendering import duration_text, size_text
-from dredge.runs.report import ReportRow, render_html
-from dredge.runs.results import OUTCOMES, RunResults
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
+from dredge.runs.report import OUTCOMES, ReportRow, RunResults, duration_text, render_html, size_text
+from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current

@@ -32,9 +32,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-from dredge.approve.step import Approvals, given_back
+from dredge.approve.step import Approvals, Question, given_back
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.absent import PRESENT
 from dredge.icechunk.collection.bulk_delete import bulk_delete

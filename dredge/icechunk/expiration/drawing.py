@@ -21,7 +21,7 @@ from pathlib import Path
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.format.metadata import SnapshotEntry, instant, micros
 from dredge.icechunk.history import MAIN, History
-from dredge.runs.rendering import render, size_text
+from dredge.runs.report import render, size_text
 
 KEPT, RELEASED, HELD = "kept", "released", "held"
 

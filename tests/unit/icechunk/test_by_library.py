@@ -197,7 +197,7 @@ def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
         info = parse_repo_info(data)
         return replace(info, updates=tuple(replace(item, backup=None) for item in info.updates))
 
-    monkeypatch.setattr("dredge.icechunk.expiration.apply.parse_repo_info", without_copies)
+    monkeypatch.setattr("dredge.icechunk.format.metadata.parse_repo_info", without_copies)
     with pytest.raises(FormatError):
         expire_by_library(
             open_reader(f"file://{tmp_path}"),

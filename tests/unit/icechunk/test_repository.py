@@ -246,7 +246,7 @@ def update(at: float, kind: str = "commit", backup: str | None = None) -> Update
 
 
 def info(*updates: Update, before: str | None = None) -> RepoInfo:
-    return RepoInfo(2, (), {}, {}, (), "online", updates, before)
+    return RepoInfo(2, (), {}, {}, "online", updates, before)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import PENDING, due
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.runs.versions import CLEAN

@@ -34,9 +34,9 @@ from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.format import metadata
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
-from dredge.runs.conditional import replace_tagged
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import NewerFormatError, from_versioned, to_json
+from dredge.runs.tries import replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
