@@ -40,6 +40,7 @@ from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs import cleanup
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
@@ -66,9 +67,9 @@ PART_IDS = 2_000_000
 _SMALL_BYTES = PART_IDS * 8 // 4
 
 
-def own_files_deleter(uri: str, options: StorageOptions | None = None) -> cleanup.OwnFilesDeleter:
+def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
     """The deleter of own files in a repository; it refuses all other keys."""
-    return cleanup.OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
+    return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
 
 
 def is_own_file(key: str) -> bool:
