@@ -11,7 +11,6 @@
            .multiparts     multipart uploads                                         multiparts.py
            .imports        commit objects of other places, without copying           imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
-           .dumps          dump and restore refs                                     dumps.py
 
 Services share `CommitWriter` and `StagedWrites` (write a commit, a staged change), `Contents` and `ObjectBytes` (read
 a path, and its bytes), and the records of model.py.
@@ -29,7 +28,6 @@ from dredge.xid import new_xid
 from lakefs_embedded.catalog.branches import BranchService, TagService
 from lakefs_embedded.catalog.commits import CommitService, CommitWriter
 from lakefs_embedded.catalog.contents import Contents, StagedWrites
-from lakefs_embedded.catalog.dumps import DumpService
 from lakefs_embedded.catalog.entries import ObjectBytes, PathProvider
 from lakefs_embedded.catalog.garbage import GarbageService
 from lakefs_embedded.catalog.imports import ImportService
@@ -82,7 +80,7 @@ class Catalog:
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
-        tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
+        tasks = Tasks(kv, clock, new_xid(clock()), self._background)
 
         self.repositories = RepositoryService(kv, refs, namespaces)
         self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
@@ -109,7 +107,6 @@ class Catalog:
         self.garbage = GarbageService(
             refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
         )
-        self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
 
     def resume(self) -> None:
         """Finish interrupted work: repositories half created or half deleted, staging tokens to drop."""

@@ -11,7 +11,7 @@ from typing import Literal, Self, get_args
 from dredge.errors import ConfigError
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
-from lakefs_embedded.committed import RangeStore
+from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.branches import Branches, Protection, Tags
 from lakefs_embedded.refs.commits import Commits, MistakenIds
@@ -58,7 +58,6 @@ class Settings:
         branch_cache: maximum age of a cached branch record for the first read of a request.
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
-        task_expiry: life of the status of an asynchronous task.
         import_from_repositories: allow imports from another repository's namespace, as a real server does. A
             collection of the other repository must protect this one, or it deletes the imported objects.
         presign: sign URLs to read and write objects, if the store can.
@@ -83,7 +82,6 @@ class Settings:
     branch_cache: timedelta = timedelta(milliseconds=500)
     write_tries: int = 3
     commit_tries: int = 10
-    task_expiry: timedelta = timedelta(hours=24)
     import_from_repositories: bool = False
     presign: bool = False
     background: bool = True

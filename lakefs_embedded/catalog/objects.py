@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dredge.lakefs.files.addresses import AddressType
@@ -31,28 +31,18 @@ from lakefs_embedded.staging.reset import same_identity
 DELETE_PATHS_MAX = 1000
 
 
+@dataclass(eq=False)
 class ObjectService:
     """Uploads, stages, copies and deletes objects of a branch, and changes their metadata."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        contents: Contents,
-        writes: StagedWrites,
-        object_bytes: ObjectBytes,
-        paths: PathProvider,
-        copies: Copies,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
-        self._refs = refs
-        self._contents = contents
-        self._writes = writes
-        self._bytes = object_bytes
-        self._paths = paths
-        self._copies = copies
-        self._clock = clock
-        self._settings = settings
+    _refs: Refs
+    _contents: Contents
+    _writes: StagedWrites
+    _bytes: ObjectBytes
+    _paths: PathProvider
+    _copies: Copies
+    _clock: Clock
+    _settings: Settings
 
     def upload_object(
         self,
@@ -224,26 +214,17 @@ class ObjectService:
         return not same_identity(staged, committed)  # prepare leaves out the committed identity (L6, L45)
 
 
+@dataclass(eq=False)
 class AddressService:
     """Hands addresses out, and links the objects written there."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        writes: StagedWrites,
-        paths: PathProvider,
-        handed_out: HandedOut,
-        signed_urls: SignedUrls,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
-        self._refs = refs
-        self._writes = writes
-        self._paths = paths
-        self._handed_out = handed_out
-        self._signed_urls = signed_urls
-        self._clock = clock
-        self._settings = settings
+    _refs: Refs
+    _writes: StagedWrites
+    _paths: PathProvider
+    _handed_out: HandedOut
+    _signed_urls: SignedUrls
+    _clock: Clock
+    _settings: Settings
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
         """Hand out a signed address for one path, as a full URI. The branch need not exist."""

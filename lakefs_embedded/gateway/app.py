@@ -17,6 +17,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from dredge.errors import DredgeError, UnavailableError
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import Credential
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.gateway import responses, routes
 from lakefs_embedded.gateway.errors import (
@@ -27,7 +29,7 @@ from lakefs_embedded.gateway.errors import (
     to_s3_error,
 )
 from lakefs_embedded.gateway.payload import Payload
-from lakefs_embedded.gateway.requests import AccessControl, AccessKey, S3Request, Target
+from lakefs_embedded.gateway.requests import S3Request, Target
 from lakefs_embedded.gateway.sigv4 import Claim, RawRequest, is_signed, read_claim, verify
 
 access_log = logging.getLogger("lakefs_embedded.server.access")
@@ -46,20 +48,14 @@ class _Progress:
 type BodyReader = Callable[[Request], Iterator[bytes]]
 
 
+@dataclass(eq=False)
 class Gateway:
     """Serves S3 requests; `read_body` iterates over a large body in a worker thread, blocking until bytes arrive."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        access_control: AccessControl,
-        clock: Callable[[], datetime],
-        read_body: BodyReader,
-    ) -> None:
-        self._catalog = catalog
-        self._gatekeeper = access_control
-        self._clock = clock
-        self._read_body = read_body
+    _catalog: Catalog
+    _accounts: Accounts
+    _clock: Callable[[], datetime]
+    _read_body: BodyReader
 
     @staticmethod
     def accepts(scope: Scope) -> bool:
@@ -113,7 +109,7 @@ class Gateway:
             with_body=raw.method != "HEAD",
         )
 
-    def _authenticate(self, raw: RawRequest) -> tuple[Claim, AccessKey]:
+    def _authenticate(self, raw: RawRequest) -> tuple[Claim, Credential]:
         claim = read_claim(raw)
         key = self._identify(claim.access_key_id)
         verify(raw, claim, key.secret, self._clock())
@@ -139,14 +135,14 @@ class Gateway:
                 query=query,
                 payload=Payload(raw, claim, key.secret, body),
                 user=key.user,
-                access_control=self._gatekeeper,
+                accounts=self._accounts,
                 base_url=f"http://{raw.text('host')}",
             )
         )
 
-    def _identify(self, access_key_id: str) -> AccessKey:
+    def _identify(self, access_key_id: str) -> Credential:
         try:
-            return self._gatekeeper.identify(access_key_id)
+            return self._accounts.identify(access_key_id)
         except UnavailableError:
             raise
         except DredgeError:

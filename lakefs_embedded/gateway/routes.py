@@ -33,7 +33,6 @@ OPERATIONS: tuple[tuple[str, str, str, Handler], ...] = (
     ("DELETE", OBJECT, "", writing.delete_object),
     ("GET", BUCKET, "location", listing.get_bucket_location),
     ("GET", BUCKET, "versioning", listing.get_bucket_versioning),
-    ("GET", BUCKET, "uploads", multipart.list_multipart_uploads),
     ("GET", BUCKET, "list-type", listing.list_objects_v2),
     ("GET", BUCKET, "", listing.list_objects_v1),
     ("HEAD", BUCKET, "", listing.head_bucket),
@@ -89,6 +88,8 @@ def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handl
         raise UnknownOperationError(code, "A key is <branch>/<path>.")
     if level == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
         raise S3Error("KeyTooLongError")
+    if (method, level) == ("GET", BUCKET) and "uploads" in query:
+        raise S3Error("NotImplemented", "Listing uploads is not supported.")
     for row_method, row_level, parameter, handler in OPERATIONS:
         if (row_method, row_level) != (method, level) or (parameter and parameter not in query):
             continue

@@ -1,6 +1,6 @@
 """A real server's HTTP API over `lakefs_embedded.catalog`.
 
-Start at `routes/` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and the
+Start at `routes.py` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and the
 catalog. `service.py` builds a server and `running.py` runs it; `fault_injection.py` lets tests fail its requests.
 """
 

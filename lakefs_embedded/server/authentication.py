@@ -18,7 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakefs_embedded.auth import Accounts, Credential, UnauthorizedError, User
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import Credential, User
+from lakefs_embedded.errors import UnauthorizedError
 
 COOKIE = "internal_auth_session"
 _AUDIENCE = "login"

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from lakefs_embedded.auth import User
+from lakefs_embedded.auth.model import User
 from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import COOKIE
 from lakefs_embedded.server.fault_injection import (
@@ -115,7 +115,7 @@ class Endpoint:
         return await run_in_threadpool(self._faults.fault_for, incoming)
 
     def _log(self, request: Request, status: int, started: float) -> None:
-        self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
+        self._backend.usage.count()
         if access_log.isEnabledFor(logging.INFO):  # never headers or bodies; the URL stays percent-encoded
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")

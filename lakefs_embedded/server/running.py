@@ -16,7 +16,7 @@ from typing import Self
 import uvicorn
 
 from dredge.errors import ConfigError, UnavailableError
-from lakefs_embedded.auth import Accounts
+from lakefs_embedded.auth.accounts import Accounts
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.kv import Store
 from lakefs_embedded.server.fault_injection import FaultInjector

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from dredge.errors import ConfigError, FormatError
 from dredge.storage import StorageOptions
+from lakefs_embedded.auth.model import new_access_key_id, new_secret
 from lakefs_embedded.catalog import CATALOG_DEFECTS, Settings
 
 SECRETS_FILE = "server.json"
@@ -40,9 +41,7 @@ class Credentials:
     @classmethod
     def generate(cls, user_name: str = "admin") -> Credentials:
         """Generate a key pair in lakeFS's format (20 and 40 characters)."""
-        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-        key = "AKIAJ" + "".join(secrets.choice(alphabet) for _ in range(14)) + "Q"
-        return cls(key, secrets.token_urlsafe(30), user_name)
+        return cls(new_access_key_id(), new_secret(), user_name)
 
 
 @dataclass(frozen=True, slots=True)

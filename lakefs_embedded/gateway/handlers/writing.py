@@ -82,7 +82,7 @@ def delete_objects(request: S3Request) -> Response:
         target = Target.of_key(request.repository, each["Key"])
         if each.get("VersionId", "null") not in ("", "null"):
             failed[each["Key"]] = S3Error("NotImplemented", "Object versions are not supported.")
-        elif not request.access_control.allows(request.user, "fs:DeleteObject", target.arn):
+        elif not request.accounts.allows(request.user, "fs:DeleteObject", target.arn):
             failed[each["Key"]] = S3Error("AccessDenied")
         elif target.path:  # file system clients delete "main/" as a folder marker: it succeeds without effect
             by_ref.setdefault(target.ref, []).append(target.path)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from email.utils import format_datetime
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from dredge.storage import ObjectStream
-from lakefs_embedded.auth import Action, object_arn
+from lakefs_embedded.auth.permissions import Action, object_arn
 from lakefs_embedded.catalog import ObjectContent, ObjectStats
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.requests import ApiRequest
@@ -53,11 +54,11 @@ def list_objects(request: ApiRequest) -> Response:
         presign=may_read if request.query.flag("presign") else None,
         **request.query.paging,
     )
-    results = [
-        serializers.object_stats(each, metadata=each.metadata if with_metadata and each.metadata else None)
-        for each in found.results
-    ]
-    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
+
+    def serialize(stats: ObjectStats) -> dict[str, Any]:
+        return serializers.object_stats(stats, metadata=stats.metadata or None if with_metadata else None)
+
+    return responses.page(found, serialize)
 
 
 def head_object(request: ApiRequest) -> Response:

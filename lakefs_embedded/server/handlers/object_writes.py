@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dredge.lakefs.files.addresses import is_parsed_by_server, reworded
-from lakefs_embedded.auth import Action, object_arn
+from lakefs_embedded.auth.permissions import Action, object_arn
 from lakefs_embedded.catalog import DeleteError, PresignUnsupportedError
 from lakefs_embedded.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from lakefs_embedded.server import responses, serializers
