@@ -5,7 +5,7 @@
            .tags           create, get, list, delete                                 branches.py
            .commits        commit, look up, log                                      commits.py
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
-           .reading        stat, get and list objects at any ref                     reading.py
+           .reading        stat, get and list objects at any ref                     objects.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
            .addresses      hand out an address, link the object written there        objects.py
            .multiparts     multipart uploads                                         multiparts.py
@@ -34,8 +34,7 @@ from lakefs_embedded.catalog.imports import ImportService
 from lakefs_embedded.catalog.merges import MergeService
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Settings, Staging
 from lakefs_embedded.catalog.multiparts import MultipartService
-from lakefs_embedded.catalog.objects import AddressService, ObjectService
-from lakefs_embedded.catalog.reading import ReadingService
+from lakefs_embedded.catalog.objects import AddressService, ObjectService, ReadingService
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.catalog.results import ExpiredRecords
 from lakefs_embedded.catalog.signing import SignedUrls

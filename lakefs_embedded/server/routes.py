@@ -24,14 +24,7 @@ from __future__ import annotations
 from lakefs_embedded.auth.permissions import Action
 from lakefs_embedded.server import schemas
 from lakefs_embedded.server.handlers import auth as users
-from lakefs_embedded.server.handlers import (
-    commits,
-    object_reads,
-    object_writes,
-    refs,
-    repositories,
-    server_info,
-)
+from lakefs_embedded.server.handlers import commits, objects, refs, repositories, server_info
 from lakefs_embedded.server.handlers import garbage_collection as gc
 from lakefs_embedded.server.operations import (
     AUTHENTICATED,
@@ -102,30 +95,28 @@ _PREPARE_STAGED = fs(Action.PREPARE_GC_UNCOMMITTED, REPOSITORY)
 
 _SERVED: tuple[Operation, ...] = (
     # objects, read at any ref
-    Operation("GET", _REF + "/objects/stat", object_reads.stat_object, _READ_OBJECT),
-    Operation("GET", _REF + "/objects/ls", object_reads.list_objects, _LIST_OBJECTS),
-    Operation("HEAD", _REF + "/objects", object_reads.head_object, _READ_OBJECT),
-    Operation("GET", _REF + "/objects", object_reads.get_object, _READ_OBJECT),
-    Operation(
-        "GET", _REF + "/objects/underlyingProperties", object_reads.get_underlying_properties, _READ_OBJECT
-    ),
+    Operation("GET", _REF + "/objects/stat", objects.stat_object, _READ_OBJECT),
+    Operation("GET", _REF + "/objects/ls", objects.list_objects, _LIST_OBJECTS),
+    Operation("HEAD", _REF + "/objects", objects.head_object, _READ_OBJECT),
+    Operation("GET", _REF + "/objects", objects.get_object, _READ_OBJECT),
+    Operation("GET", _REF + "/objects/underlyingProperties", objects.get_underlying_properties, _READ_OBJECT),
     # objects, written on a branch
-    Operation("POST", _OBJECTS, object_writes.upload_object, _WRITE_OBJECT),
-    Operation("PUT", _OBJECTS, object_writes.stage_object, _WRITE_OBJECT, schemas.STAGE),
-    Operation("DELETE", _OBJECTS, object_writes.delete_object, fs(Action.DELETE_OBJECT, OBJECT)),
+    Operation("POST", _OBJECTS, objects.upload_object, _WRITE_OBJECT),
+    Operation("PUT", _OBJECTS, objects.stage_object, _WRITE_OBJECT, schemas.STAGE),
+    Operation("DELETE", _OBJECTS, objects.delete_object, fs(Action.DELETE_OBJECT, OBJECT)),
     # checked path by path in the handler
-    Operation("POST", _OBJECTS + "/delete", object_writes.delete_objects, AUTHENTICATED, schemas.PATHS),
-    Operation("GET", _OBJECTS + "/stage_allowed", object_writes.check_upload_allowed, _WRITE_OBJECT),
-    Operation("POST", _OBJECTS + "/copy", object_writes.copy_object, _COPY, schemas.COPY),
+    Operation("POST", _OBJECTS + "/delete", objects.delete_objects, AUTHENTICATED, schemas.PATHS),
+    Operation("GET", _OBJECTS + "/stage_allowed", objects.check_upload_allowed, _WRITE_OBJECT),
+    Operation("POST", _OBJECTS + "/copy", objects.copy_object, _COPY, schemas.COPY),
     Operation(
         "PUT",
         _OBJECTS + "/stat/user_metadata",
-        object_writes.update_object_user_metadata,
+        objects.update_object_user_metadata,
         _WRITE_OBJECT,
         schemas.USER_METADATA,
     ),
-    Operation("GET", _BACKING, object_writes.get_physical_address, _WRITE_OBJECT),
-    Operation("PUT", _BACKING, object_writes.link_physical_address, _WRITE_OBJECT, schemas.LINK),
+    Operation("GET", _BACKING, objects.get_physical_address, _WRITE_OBJECT),
+    Operation("PUT", _BACKING, objects.link_physical_address, _WRITE_OBJECT, schemas.LINK),
     # branches
     Operation("GET", _BRANCHES, refs.list_branches, fs(Action.LIST_BRANCHES, REPOSITORY)),
     Operation("POST", _BRANCHES, refs.create_branch, _CREATE_BRANCH, schemas.BRANCH),

@@ -29,7 +29,7 @@ from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import Authenticator
 from lakefs_embedded.server.endpoint import TRANSPORT, Endpoint
 from lakefs_embedded.server.fault_injection import FaultInjector
-from lakefs_embedded.server.handlers import object_reads, object_writes
+from lakefs_embedded.server.handlers import objects
 from lakefs_embedded.server.namespaces import Namespaces
 from lakefs_embedded.server.operations import AUTHENTICATED, Operation
 from lakefs_embedded.server.requests import ApiRequest, Backend
@@ -130,7 +130,7 @@ clients use this address as their endpoint.
 """
 # What follows a collection in a path, and the parameter's name in the API's specification.
 _PARAMETERS = {"repositories": "repository", "branches": "branch", "tags": "tag", "refs": "ref"}
-_FREQUENT = (object_reads.stat_object, object_writes.upload_object)
+_FREQUENT = (objects.stat_object, objects.upload_object)
 """The most frequent operations; Starlette matches routes one after the other, so these come first."""
 
 

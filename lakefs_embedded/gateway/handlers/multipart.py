@@ -11,8 +11,7 @@ from starlette.responses import Response
 from lakefs_embedded.errors import MissingError
 from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error
-from lakefs_embedded.gateway.handlers.reading import parse_range
-from lakefs_embedded.gateway.handlers.writing import check_source, must_be_new
+from lakefs_embedded.gateway.handlers.objects import check_source, must_be_new, parse_range
 from lakefs_embedded.gateway.requests import S3Request, Target, read_metadata, url_encoded
 from lakefs_embedded.gateway.responses import Node, fields, local_name, parse, timestamp
 from lakefs_embedded.uploads import PART_NUMBER_MAX, Part

@@ -23,6 +23,7 @@ def test_a_path_outside_the_api_is_a_page(shared_lake: Lake) -> None:
 
 
 def test_the_usage_report_counts_requests_by_month(shared_lake: Lake) -> None:
+    shared_lake.sdk.auth_api.get_current_user()
     report = shared_lake.sdk.internal_api.get_usage_report_summary()
     now = shared_lake.clock()
     assert [(each.year, each.month) for each in report.reports] == [(now.year, now.month)]
