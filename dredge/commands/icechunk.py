@@ -30,7 +30,7 @@ from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig, Ic
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.maintenance import RUNS
 from dredge.icechunk.many import ManyConfig, choose_repositories, summary_root
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_reader
 

@@ -10,7 +10,7 @@ import click
 
 from dredge.commands.options import JSON, FiniteRange
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.storage import open_reader
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.run import PLAN
-from dredge.gc.save_report.report import read_report
+from dredge.gc.save_report.step import read_report
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.pages.places import KV, LAKEFS, Place

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.approve.question import Owned, owned_by_branch
+from dredge.gc.approve import Owned, owned_by_branch
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.check_limits.holds import Holds, why_held

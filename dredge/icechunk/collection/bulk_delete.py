@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
@@ -57,7 +57,7 @@ from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin

@@ -25,7 +25,7 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, list_names, read_refs, read_repo_info
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, unite_all
 from dredge.storage import ObjectReader, StorageOptions, exists, open_writer

@@ -16,7 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import GUARD, conclude
+from dredge.approve.records import GUARD, conclude
 from dredge.errors import ConflictError, FormatError, LeaseHeldError
 from dredge.icechunk.collection.absent import PRESENT, check_absent
 from dredge.icechunk.collection.index import read_listed
@@ -39,7 +39,7 @@ from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import exists

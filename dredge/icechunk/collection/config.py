@@ -22,8 +22,7 @@ from dredge.approve.settings import (
 )
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
-from dredge.runs.limits import Limits
-from dredge.runs.pending.grace import choose_grace, grace_hours_setting, unsafe_grace_setting
+from dredge.runs.limits import Limits, choose_grace, grace_hours_setting, unsafe_grace_setting
 from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
 from dredge.undo import ways
 from dredge.undo.config import PurgeConfig, RestoreConfig

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dredge.approve import output
-from dredge.approve.output import GuardsOutput
+from dredge.approve import records
+from dredge.approve.records import GuardsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs import ledger
@@ -127,7 +127,7 @@ class ListCandidatesOutput(StepOutput):
     STEP = "list_candidates"
     INPUTS = (MarkOutput,)
     pending: Detail[dict[str, Any]] = Detail("pending")
-    """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
+    """Figures of the pending list after this run (`dredge.runs.pending.rows`)."""
     waits_anew: Detail[str] = Detail("waits_anew", default="")
     """Reason why all garbage begins a new wait; "" otherwise."""
     drift: Detail[dict[str, Any] | None] = Detail("drift", default=None)
@@ -197,7 +197,7 @@ class CheckLimitsOutput(GuardsOutput):
         return list(json.loads(folder.read_bytes(self.part(CANARIES))))
 
 
-class ApproveOutput(output.ApproveOutput):
+class ApproveOutput(records.ApproveOutput):
     """The question of a collection, and its answer."""
 
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
@@ -245,6 +245,6 @@ class SaveReportOutput(StepOutput):
 
     STEP = "save_report"
     outcome: Detail[str] = Detail("outcome")
-    """Outcome of the run: a key of `dredge.runs.results.OUTCOMES`."""
+    """Outcome of the run: a key of `dredge.runs.report.OUTCOMES`."""
     page: Detail[str] = Detail("page")
     """URI of the report's page."""

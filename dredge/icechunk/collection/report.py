@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from dredge.approve.output import approval_inputs
-from dredge.approve.question import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
-from dredge.approve.question import what_to_do as about_approval
-from dredge.approve.records import Asked
+from dredge.approve.records import Asked, approval_inputs
+from dredge.approve.step import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
+from dredge.approve.step import what_to_do as about_approval
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection.kinds import FOLDERS, NAMES
 from dredge.icechunk.collection.outputs import (
@@ -22,10 +21,8 @@ from dredge.icechunk.collection.outputs import (
 )
 from dredge.icechunk.collection.run import Run
 from dredge.runs.payload import to_json
-from dredge.runs.pending.figures import describe_waiting, list_waiting_facts
-from dredge.runs.rendering import duration_text, size_text
-from dredge.runs.report import ReportRow
-from dredge.runs.results import OUTCOMES, RunResults
+from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
+from dredge.runs.report import OUTCOMES, ReportRow, RunResults, duration_text, size_text
 from dredge.runs.summary import StepOutput
 from dredge.runs.versions import OPTIMIZED
 from dredge.undo.ways import WORDS

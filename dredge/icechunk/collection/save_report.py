@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dredge.approve.output import approval_inputs
+from dredge.approve.records import approval_inputs
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection.outputs import (
     PAGE,
@@ -32,7 +32,7 @@ from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current

@@ -21,9 +21,8 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-from dredge.approve.step import Approvals, given_back
+from dredge.approve.step import Approvals, Question, given_back
 from dredge.icechunk.collection.bulk_delete import bulk_delete
 from dredge.icechunk.collection.check_limits import check_limits, verify
 from dredge.icechunk.collection.config import CollectConfig

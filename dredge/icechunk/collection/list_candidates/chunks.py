@@ -33,7 +33,7 @@ from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import CHUNKS
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import PENDING, due
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, waiting_function
 from dredge.runs.versions import CLEAN

@@ -37,7 +37,7 @@ from dredge.icechunk.repository import CHUNKS
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.live import LocatedSet
 from dredge.storage.listing_schema import LISTING_SCHEMA

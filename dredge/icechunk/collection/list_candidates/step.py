@@ -42,7 +42,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import read_repo_info
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import write_hashes

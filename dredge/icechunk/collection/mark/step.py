@@ -54,8 +54,8 @@ from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_names, li
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import duration_text
-from dredge.runs.steps import StepRecord
+from dredge.runs.report import duration_text
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, read_hashes, unite_all, write_hashes

@@ -43,9 +43,9 @@ from dredge.icechunk.format.repo_info import (
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
-from dredge.runs.conditional import replace_tagged
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import from_file, to_json
+from dredge.runs.tries import replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.list_committed.history import (
+from dredge.gc.list_committed.active import (
     active_by_rules,
     check_against_graph,
     close_graph,

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import ListCommittedOutput, find_active, history
-from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
+from dredge.gc.list_committed import ListCommittedOutput, find_active
+from dredge.gc.list_committed import active as finding
+from dredge.gc.list_committed.active import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
@@ -172,7 +173,7 @@ def from_records(
 ) -> Found:
     records = SimpleNamespace(branches=[TOPIC, MAIN], tags=[tag], commits=GRAPH | EXTRA)
     check = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(history, "read_checked", lambda *_: (records, check))
+    monkeypatch.setattr(finding, "read_checked", lambda *_: (records, check))
     return find_history(run_of(server, read_kv=True, **config))
 
 

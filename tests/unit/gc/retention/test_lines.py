@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import FOREVER, find_lines
+from dredge.gc.retention import FOREVER, find_lines
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog import garbage

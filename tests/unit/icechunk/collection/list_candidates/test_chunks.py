@@ -18,7 +18,7 @@ from dredge.icechunk.collection.list_candidates.chunks import (
     write_by_shard,
 )
 from dredge.icechunk.collection.list_candidates.listing import unproved
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage.listing_schema import LISTING_SCHEMA

@@ -1,4 +1,7 @@
-"""The request for approval of a lakeFS collection: its largest folders and branches, and its text."""
+"""Step approve of a lakeFS collection: a person approves the candidates, if the run must ask (`dredge.approve`).
+
+The request shows the largest folders and branches.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.question import Question, code, first_lines, kinds, plain, word_question
+from dredge.approve import records
 from dredge.approve.records import Asked
+from dredge.approve.step import Approvals, Question, code, first_lines, kinds, plain, word_question
 from dredge.errors import DredgeError
-from dredge.gc.approve import find_question
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.index.ranges import Ranges, with_metaranges
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.active import Line, find_lines
+from dredge.gc.retention import Line, find_lines
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import from_json
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.sets.hashes import Hashes, unite
+
+
+class ApproveOutput(records.ApproveOutput):
+    """The request to a person about a lakeFS collection, and the answer."""
+
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+    GUARDS, CANDIDATES = CheckLimitsOutput, SubtractOutput
+    COMMAND = "dredge gc"
+
+
+_APPROVALS = Approvals(ApproveOutput)
+approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
+
 
 _FOLDER = r"^(?P<folder>.*/)"
 
