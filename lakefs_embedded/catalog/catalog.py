@@ -72,8 +72,8 @@ class Catalog:
         self._handed_out, self._copies = HandedOut(kv), Copies(kv)
 
         namespaces = Namespaces(open_namespace)
-        rule = SplitRule(settings.range_bytes_min, settings.range_bytes_max, settings.range_raggedness)
-        paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
+        rule = SplitRule(raggedness=settings.range_raggedness)
+        paths = PathProvider(clock, settings.slice_names_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)

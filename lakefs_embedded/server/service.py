@@ -27,8 +27,7 @@ from lakefs_embedded.gateway import Gateway
 from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import Authenticator
-from lakefs_embedded.server.endpoint import TRANSPORT, Endpoint
-from lakefs_embedded.server.fault_injection import FaultInjector
+from lakefs_embedded.server.endpoint import TRANSPORT, Endpoint, FaultInjector
 from lakefs_embedded.server.handlers import objects
 from lakefs_embedded.server.namespaces import Namespaces
 from lakefs_embedded.server.operations import AUTHENTICATED, Operation
@@ -43,6 +42,7 @@ type Clock = Callable[[], datetime]
 type OpenNamespace = Callable[[str], ObjectWriter]
 
 SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION = b"kv-internal-metadata", b"kv/schema/version", b"4"
+HOUSEKEEPING_SECONDS = 3600
 
 
 def utc_now() -> datetime:
@@ -88,11 +88,10 @@ class Service:
             authenticator = Authenticator(
                 accounts,
                 signing_key=settings.signing_key,
-                login_seconds=settings.login_seconds,
                 clock=clock,
             )
             catalog.resume()  # finish what an earlier process left undone
-            opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
+            opening.callback(Housekeeping(catalog.expire_tracked, HOUSEKEEPING_SECONDS).close)
             backend = Backend(catalog, settings, accounts, authenticator, namespaces, Usage(kv, clock))
             faults = FaultInjector() if faults is None else faults
             app = create_app(backend, faults)

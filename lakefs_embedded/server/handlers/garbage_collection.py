@@ -58,8 +58,6 @@ def prepare_commits(request: ApiRequest) -> Response:
         signed = request.catalog.garbage.presign_commits(request.repository, prepared)
         return responses.json(201, serializers.prepared_commits(prepared, presigned_url=signed.url))
     except PresignUnsupportedError as error:
-        if settings.prepare_commits_answer == "single" and not twice:
-            return responses.json(201, serializers.prepared_commits(prepared, presigned_url=None))
         fields = serializers.prepared_commits(prepared, presigned_url="")
         both = responses.to_json({"message": str(error)}) + responses.to_json(fields)
         return Response(both, 400, responses.JSON_HEADERS)
