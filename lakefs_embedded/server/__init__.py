@@ -1,7 +1,7 @@
 """A real server's HTTP API over `lakefs_embedded.catalog`.
 
 Start at `routes.py` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and the
-catalog. `service.py` builds a server and `running.py` runs it; by `endpoint.py` tests let requests fail.
+catalog. `service.py` builds a server and `running.py` runs it; `endpoint.py` lets tests fail its requests.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "close pull": (2, (_NAME, _one_of(*range(4)))),
     "import": (1, (_NAME, _BRANCH)),
     "prepare": (1, (_NAME,)),
-    "restore": (2, (_NAME, _NAME)),
+    "copy refs": (2, (_NAME, _NAME)),
     "multipart": (1, (_NAME, _BRANCH, _PATH)),
     "hook run": (2, (_NAME, _one_of(0.0, 60.0, 3600.0))),
     "begin hook run": (1, (_NAME,)),
@@ -159,7 +159,7 @@ class Users(Client):
     def _prepare(self, name: str) -> None:
         self.serve(lambda catalog: catalog.garbage.prepare_commits_async(name))
 
-    def _restore(self, name: str, other: str) -> None:
+    def _copy_refs(self, name: str, other: str) -> None:
         found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
         branches = self.serve(lambda catalog: list(catalog.refs.branches.scan(found)))
         commits = self.serve(lambda catalog: list(catalog.refs.commits.all(found)))
