@@ -99,7 +99,7 @@ def _cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> It
 
 
 def _answer_lines(answer: Answer) -> Iterator[str]:
-    from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
+    from dredge.icechunk.repository import NAMES, OBJECT_FOLDERS
 
     for key in answer.keys:
         yield f"{key} exists ({NAMES[next(kind for kind, prefix in OBJECT_FOLDERS.items() if key.startswith(prefix))]})"

@@ -11,7 +11,7 @@ REPLACES = "test_a_restore_never_replaces_what_is_there"
 
 UNDO = (
     Breakage("what a snapshot that came back shared with others goes", "dredge.icechunk.collection.pinned",
-             "pinned_with_needs", Drop("Return", 2, "value.elts.0.elts.1"),
+             "pinned_with_needs", Drop("Return", 2, "value.elts.1"),
              ("test_what_a_snapshot_that_came_back_needs_stays_with_it",)),
     Breakage("a key goes that a store would refuse to put back", "dredge.undo.protecting", "Quarantine._copy",
              Put("If", 2, False), ("test_a_key_that_a_store_may_refuse_to_put_back_stays",)),

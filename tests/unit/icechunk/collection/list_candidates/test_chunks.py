@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import absent
-from dredge.icechunk.collection.absent import AskConfig, AskResult, AskTask, ask_for_chunks
+from dredge.icechunk.collection.absent import AskResult, AskTask, ask_for_chunks
 from dredge.icechunk.collection.list_candidates import chunks
 from dredge.icechunk.collection.list_candidates.chunks import (
     NameResult,
@@ -73,7 +73,7 @@ def ask(
     *known: int,
     proved: list[str] | None = None,
 ) -> AskResult:
-    config = AskConfig(counted=task.counted(*known), threads=2)
+    config = task.counted(*known)
     given = AskTask(number=0, index_part=task.indexed("new", said), unproved=manifests, proved=proved or [])
     return ask_for_chunks.body(task.run, config, given)
 
