@@ -39,9 +39,12 @@ class TestBucket:
 
 @functools.cache
 def quicken_moto() -> None:
-    """Cache two slow computations of moto: the methods of a class, and parsed times."""
+    """Cache slow computations of moto: the names of its services, the methods of a class, and parsed times."""
+    from moto import backends
     from moto.core import responses, serialize
 
+    names = frozenset(backends.list_of_moto_modules())  # else each request reads its folder twice
+    backends.list_of_moto_modules = lambda: names
     responses.method_names_from_class = functools.cache(responses.method_names_from_class)
     serialize.parse_to_aware_datetime = functools.lru_cache(1 << 16)(serialize.parse_to_aware_datetime)
 
