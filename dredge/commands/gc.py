@@ -45,7 +45,7 @@ def open_repository_state(repository: str) -> ObjectWriter:
 
 
 def _read_report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.report import read_report
+    from dredge.gc.save_report.step import read_report
 
     return read_report(uri)
 

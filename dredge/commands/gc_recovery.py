@@ -22,7 +22,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 
 if TYPE_CHECKING:
-    from dredge.gc.witness.lost import LostCommit, Restored
+    from dredge.gc.witness.people import LostCommit, Restored
 
 
 @click.command("restore")
@@ -187,7 +187,7 @@ def lost_command(
                 4 the server or the store is not available · 5 the record of the last run cannot be trusted
                 6 no such repository · 7 another branch has the name
     """
-    from dredge.gc.witness.lost import LostCommits
+    from dredge.gc.witness.people import LostCommits
 
     if apply != bool(names):
         raise ConfigError(
@@ -223,7 +223,7 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
     Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is in progress, or the server is not
                 the owner · 4 the server or the store is not available · 6 no such repository
     """
-    from dredge.gc.witness.lost import forget_lost
+    from dredge.gc.witness.people import forget_lost
 
     consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, kv_access())
     if as_json:

@@ -10,7 +10,7 @@ import click
 
 from dredge.commands.options import JSON, FiniteRange
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.storage import open_reader
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> It
 
 
 def _answer_lines(answer: Answer) -> Iterator[str]:
-    from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
+    from dredge.icechunk.repository import NAMES, OBJECT_FOLDERS
 
     for key in answer.keys:
         yield f"{key} exists ({NAMES[next(kind for kind, prefix in OBJECT_FOLDERS.items() if key.startswith(prefix))]})"

@@ -45,7 +45,7 @@ def restore_command(
                 4 the store is not available, or some objects were not restored: restore again
                 5 a file cannot be trusted · 6 no repository
     """
-    from dredge.icechunk.collection.undo import restore
+    from dredge.icechunk.collection.steps import restore
     from dredge.undo.putting_back import OUTCOMES
 
     config = IcechunkRestoreConfig.from_params(

@@ -28,7 +28,7 @@ from dredge.gc.state import StateStore
 from dredge.gc.undo import collected_of
 from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner

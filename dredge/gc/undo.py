@@ -9,8 +9,7 @@ from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.undo_config import RestoreConfig
-from dredge.gc.witness.owner import check_before_deleting
-from dredge.gc.witness.ownership import Site
+from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now

@@ -25,8 +25,7 @@ from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.rendering import render, size_text
-from dredge.runs.report import COLUMNS
+from dredge.runs.report import COLUMNS, render, size_text
 from dredge.storage.parallel import ordered_map
 
 HEADERS = {

@@ -20,7 +20,7 @@ from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import ICECHUNK, LAKEFS, Place
 from dredge.runs.folder import read_json, run_ids
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.runs.versions import Current, choose_mode
 from dredge.storage import open_reader, open_writer
 from dredge.xid import descending_time

@@ -16,9 +16,9 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.run import PLAN
-from dredge.gc.save_report.report import read_report
-from dredge.icechunk.collection.report import build_report
+from dredge.gc.save_report.step import read_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
+from dredge.icechunk.collection.save_report import build_report
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids

@@ -26,6 +26,8 @@ _PLAN = "plan.json"
 _FOLDERS_MAX = 200
 """Old folders of a place that a run checks; the next runs check the rest."""
 
+_AT_ONCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -73,7 +75,7 @@ def find_old_folders(
         files = ListedFiles.of(reader, f"{place.name}/{run_id}/", oldest)
         return files if len(files.aged) == len(files.sizes) else None  # a file is new: the run has continued
 
-    listed = ordered_map(files_of, chosen, run.plan.config.tuning.threads)
+    listed = ordered_map(files_of, chosen, _AT_ONCE)
     for run_id, files in zip(chosen, listed, strict=True):
         if files is None:
             continue

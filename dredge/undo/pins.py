@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.runs.clock import Coverage
-from dredge.runs.conditional import change_file
 from dredge.runs.folder import RunFolder, is_run_id, read_json
 from dredge.runs.payload import from_file, to_json
+from dredge.runs.tries import change_file
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.gc.insight.base_run import BaseRun, History
-from dredge.gc.retention.active import Line, find_lines
+from dredge.gc.retention import Line, find_lines
 
 # Bits for the references to an object: a branch head, staging, an active commit behind a head, a commit without a ref,
 # a commit of a tag, a commit or path of a policy, another repository. Tag and policy are set only for commits expired
