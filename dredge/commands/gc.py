@@ -19,10 +19,9 @@ from dredge.commands.gc_recovery import (
 from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
 from dredge.errors import PartialError
 from dredge.gc import steps
-from dredge.gc.config import GCConfig
+from dredge.gc.config import GCConfig, PurgeConfig
 from dredge.gc.many import ManyConfig, choose_repositories
 from dredge.gc.run import RUNS, open_state
-from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.report import collect_each

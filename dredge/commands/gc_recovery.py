@@ -13,9 +13,8 @@ from dredge.commands.options import BY, JSON, PROCESSES, REASON, FiniteRange, gi
 from dredge.commands.printing import show_outcomes, show_progress
 from dredge.errors import ConfigError
 from dredge.gc import steps
-from dredge.gc.config import KEEP_UNNAMED_DAYS
+from dredge.gc.config import KEEP_UNNAMED_DAYS, RestoreConfig
 from dredge.gc.run import read_plan
-from dredge.gc.undo_config import RestoreConfig
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.writing import LakeFSWriter
 from dredge.runs.payload import to_json

@@ -20,13 +20,12 @@ import pyarrow as pa
 from dredge.errors import ConfigError, FormatError
 from dredge.gc.bulk_delete import Subtracted, recheck
 from dredge.gc.check_limits import CheckLimitsOutput, ask_about
-from dredge.gc.config import AUTO, GCConfig
+from dredge.gc.config import AUTO, GCConfig, PurgeConfig
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run, open_state, read_plan
 from dredge.gc.state import StateStore
 from dredge.gc.undo import collected_of
-from dredge.gc.undo_config import PurgeConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dredge.gc.approve import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
-    from dredge.gc.config import GCConfig
+    from dredge.gc.config import GCConfig, PurgeConfig, RestoreConfig
     from dredge.gc.list_committed.step import list_committed
     from dredge.gc.mark_uncommitted.kv_store import KVAccess
     from dredge.gc.mark_uncommitted.staging import mark_uncommitted
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
     from dredge.gc.undo import restore
-    from dredge.gc.undo_config import PurgeConfig, RestoreConfig
     from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFSClient

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from dredge.errors import ConfigError
+from dredge.gc.config import RestoreConfig
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo_config import RestoreConfig
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
 from dredge.lakefs import LakeFSClient

@@ -10,8 +10,8 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError
 from dredge.gc import subtract, undo_config
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.config import RestoreConfig
 from dredge.gc.steps import bulk_delete, release_lease
-from dredge.gc.undo_config import RestoreConfig
 from dredge.hashing import hash64
 from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, summary_of
