@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands import options
+from dredge.commands import printing
 from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.gc_analysis import cost_command, metadata_command, plan_command, why_command
 from dredge.commands.gc_recovery import (
@@ -92,10 +92,10 @@ for _added in (
 @command.command("run")
 @click.argument("repository")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
-@options.setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
-@options.PROCESSES
-@options.QUIET
-@options.json_option("The whole report as one JSON object.")
+@printing.setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
+@printing.PROCESSES
+@printing.QUIET
+@printing.json_option("The whole report as one JSON object.")
 def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Collect a lakeFS repository here, without Airflow and Spark. A dry run without --apply.
 
@@ -115,7 +115,9 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
                 9 some objects were deleted, and the rest could not be
                 10 live objects had been deleted by an earlier run: see `dredge gc acknowledge`
     """
-    config = GCConfig.from_params({**options.given(settings), "repository": repository, "dry_run": not apply})
+    config = GCConfig.from_params(
+        {**printing.given(settings), "repository": repository, "dry_run": not apply}
+    )
     show_progress(quiet)
     with cache_parts(BY_DIGEST):  # planning reads the files of the run before
         plan = steps.plan_run(config)
@@ -124,11 +126,11 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
 
 @command.command("all")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry runs).")
-@options.setting_options(ManyConfig)
-@options.AT_ONCE
-@options.setting_options(GCConfig, without=("repository", "dry_run"))
-@options.QUIET
-@options.json_option("The summary as one JSON object.")
+@printing.setting_options(ManyConfig)
+@printing.AT_ONCE
+@printing.setting_options(GCConfig, without=("repository", "dry_run"))
+@printing.QUIET
+@printing.json_option("The summary as one JSON object.")
 def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Collect all repositories of a server here, each by its own run. Dry runs without --apply.
 
@@ -143,8 +145,8 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     Exit codes: 0 done, or shown · 2 bad input, or no way to the server
                 4 the server is not available · 9 some repositories need a person; the others are done
     """
-    asked = options.given(settings)
-    many = ManyConfig.from_params(options.take_settings(asked, ManyConfig))
+    asked = printing.given(settings)
+    many = ManyConfig.from_params(printing.take_settings(asked, ManyConfig))
 
     def make_config(repository: str) -> GCConfig:
         return GCConfig.from_params({**asked, "repository": repository, "dry_run": not apply})

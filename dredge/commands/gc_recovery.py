@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import kv_access
-from dredge.commands.options import BY, JSON, PROCESSES, REASON, FiniteRange, given, setting_options
-from dredge.commands.printing import show_outcomes, show_progress
+from dredge.commands.printing import (
+    BY,
+    JSON,
+    PROCESSES,
+    REASON,
+    FiniteRange,
+    given,
+    setting_options,
+    show_outcomes,
+    show_progress,
+)
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.gc.config import KEEP_UNNAMED_DAYS, RestoreConfig

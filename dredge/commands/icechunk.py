@@ -13,7 +13,7 @@ import click
 from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.icechunk_insight import cost_command, why_command
 from dredge.commands.icechunk_recovery import forget_lost_command, lost_command, restore_command
-from dredge.commands.options import (
+from dredge.commands.printing import (
     AT_ONCE,
     PROCESSES,
     QUIET,
@@ -21,10 +21,12 @@ from dredge.commands.options import (
     FiniteRange,
     given,
     json_option,
+    log_lines,
+    save_and_show_summary,
     setting_options,
+    show_progress,
     take_settings,
 )
-from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig, IcechunkPurgeConfig
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig

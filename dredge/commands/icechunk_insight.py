@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dredge.commands.options import JSON, FiniteRange
+from dredge.commands.printing import JSON, FiniteRange
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
 from dredge.storage import open_reader

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from dredge.commands.options import BY, JSON, PROCESSES, given, setting_options
-from dredge.commands.printing import show_outcomes, show_progress
+from dredge.commands.printing import BY, JSON, PROCESSES, given, setting_options, show_outcomes, show_progress
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.runs.tasks import LocalRunner
 

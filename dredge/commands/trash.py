@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import ACKNOWLEDGE_REASON, BY, given, json_option, setting_options
-from dredge.commands.printing import show_alarms, show_preflight
+from dredge.commands.printing import (
+    ACKNOWLEDGE_REASON,
+    BY,
+    given,
+    json_option,
+    setting_options,
+    show_alarms,
+    show_preflight,
+)
 from dredge.commands.statements import forget_variable_command
 from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import ReadRate
