@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.collectors import Collector, add_commands
-from dredge.commands.icechunk_insight import cost_command, why_command
-from dredge.commands.icechunk_recovery import forget_lost_command, lost_command, restore_command
+from dredge.commands.icechunk_recovery import (
+    cost_command,
+    forget_lost_command,
+    lost_command,
+    restore_command,
+    why_command,
+)
 from dredge.commands.printing import (
     AT_ONCE,
     PROCESSES,
