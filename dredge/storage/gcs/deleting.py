@@ -14,10 +14,20 @@ from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
 from dredge.storage import deleting
-from dredge.storage.gcs.clients import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.listing import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.undo import GcsVersions, marker_id
-from dredge.storage.gcs.wire import BATCH_PARTS, Part, PartAnswer, Query, is_name, send_batch
+from dredge.storage.gcs.wire import (
+    BATCH_PARTS,
+    PASSING,
+    THROTTLED,
+    Part,
+    PartAnswer,
+    Query,
+    is_about_bucket,
+    is_name,
+    reason,
+    send_batch,
+)
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
