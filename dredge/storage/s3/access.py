@@ -23,8 +23,7 @@ from dredge.connections import any_proxy, proxies_for
 from dredge.errors import ConfigError
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
-from dredge.storage.s3.errors import translated
-from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked
+from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

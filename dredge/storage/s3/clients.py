@@ -18,8 +18,7 @@ from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import ProcessCache
 from dredge.storage.s3.access import READ_ATTEMPTS, Access, find_access
-from dredge.storage.s3.errors import translated
-from dredge.storage.s3.resolving import Identity, identity_of, resolved
+from dredge.storage.s3.resolving import Identity, identity_of, resolved, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

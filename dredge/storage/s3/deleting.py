@@ -18,7 +18,7 @@ from dredge.storage.model import DeleteOutcome, MaySend
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.access import IS_ANSWER
 from dredge.storage.s3.clients import s3_client
-from dredge.storage.s3.errors import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
+from dredge.storage.s3.resolving import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -32,7 +32,7 @@ from dredge.storage.remote import (
 )
 from dredge.storage.s3.access import PAGE_XML
 from dredge.storage.s3.clients import bytes_client, s3_client
-from dredge.storage.s3.errors import translated, translated_native
+from dredge.storage.s3.resolving import translated, translated_native
 
 BATCH_ROWS = 8000
 _TIME = LISTING_SCHEMA.field("last_modified").type
