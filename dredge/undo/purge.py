@@ -29,7 +29,6 @@ from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.deleting_leftovers import delete_leftovers
 from dredge.undo.deletions import note_purged, read_deletions
 from dredge.undo.leftovers import (
     CURRENT,
@@ -43,6 +42,7 @@ from dredge.undo.leftovers import (
     Choosing,
     Leftover,
     PurgeOutput,
+    delete_leftovers,
 )
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.side_run import Tally, note_outcomes, shares_of, side_run, work_through

@@ -97,7 +97,7 @@ UNDO = (
     Breakage("a purge brings an older version back", "dredge.undo.leftovers", "Choosing._version",
              Put("Assign", "alone", True),
              ("test_a_marker_above_an_older_version_stays_so_that_nothing_comes_back",)),
-    Breakage("a purge brings back what it could not delete", "dredge.undo.deleting_leftovers",
+    Breakage("a purge brings back what it could not delete", "dredge.undo.leftovers",
              "_delete_versions", Put("BoolOp", 1, True, "values.1"),
              ("test_a_marker_stays_above_a_version_that_could_not_be_deleted",)),
     Breakage("what came back into slices that runs are done with is not looked for", "dredge.gc.planning",
