@@ -49,8 +49,7 @@ from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
-from dredge.undo.old_folders import Place, ended_pins, find_old_folders
-from dredge.undo.pins import Pin, is_seen, read_pins
+from dredge.undo.pins import Pin, Place, ended_pins, find_old_folders, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 

@@ -36,8 +36,7 @@ from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS
-from dredge.undo.old_folders import Place
-from dredge.undo.pins import PINS
+from dredge.undo.pins import PINS, Place
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import is_xid

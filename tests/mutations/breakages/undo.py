@@ -41,7 +41,7 @@ UNDO = (
     Breakage("a restore copies over what was put there since it looked", "dredge.undo.putting_back",
              "PuttingBack._copied_back", Drop("keyword", "if_absent"),
              ("test_what_is_put_under_the_key_between_look_and_copy_stays",)),
-    Breakage("pins that hold go with old files", "dredge.undo.old_folders", "ended_pins",
+    Breakage("pins that hold go with old files", "dredge.undo.pins", "ended_pins",
              Put("If", "pin", True), ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",)),
     Breakage("the counts of a run go before its state names them", "dredge.gc.save_report.clean_up",
              "find_superseded", Put("IfExp", 1, True),
