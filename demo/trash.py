@@ -32,9 +32,8 @@ from demo.trash_proof import (
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.storage import open_writer
-from dredge.trash.findings import KINDS, TrashFinding, TrashLimits
+from dredge.trash.findings import KINDS, TrashFinding, TrashLimits, TrashMargins
 from dredge.trash.restore import restore, unqueue
-from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Settings

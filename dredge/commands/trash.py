@@ -25,7 +25,7 @@ from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
 from dredge.runs.rendering import duration_text, size_text
 from dredge.storage import open_writer
-from dredge.trash.settings import TrashConfig, TrashRestoreConfig
+from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate

@@ -33,7 +33,7 @@ from typing import Literal
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash import rules
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import INSTANCE_MARGIN, TrashFinding
 from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
 from dredge.trash.names import (
     ACTIONS,
@@ -46,7 +46,6 @@ from dredge.trash.names import (
     parse_instance,
     possible_branches,
 )
-from dredge.trash.settings import INSTANCE_MARGIN
 from dredge.trash.undo import UndoLog, put_back
 
 

@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Literal
 
 from dredge.trash import names
-from dredge.trash.findings import HELD, TrashFinding, Verdict
+from dredge.trash.findings import HELD, TrashFinding, TrashMargins, Verdict
 from dredge.trash.look import Contents, InstanceLook, Look, RepositoryRecord, value_digest
 from dredge.trash.noted import Noted
-from dredge.trash.settings import TrashMargins
 
 # Status of a repository's partition. The first three are in its record; the others have no record.
 Status = Literal[

@@ -26,8 +26,11 @@ from dredge.trash import alarms
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.findings import (
+    UNNAMED,
+    TrashConfig,
     TrashFinding,
     TrashLimits,
+    TrashMargins,
     TrashPlan,
     check_kinds,
     check_limits,
@@ -39,7 +42,6 @@ from dredge.trash.names import deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
-from dredge.trash.settings import UNNAMED, TrashConfig, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms, refuse_alarmed

@@ -14,8 +14,7 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, Row
 from dredge.runs.clock import utc_now
 from dredge.storage import open_writer
-from dredge.trash.findings import TrashLimits
-from dredge.trash.settings import TrashMargins
+from dredge.trash.findings import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
 from lakefs_embedded.kv.postgres import PostgresStore

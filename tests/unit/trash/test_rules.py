@@ -11,10 +11,9 @@ from dredge import xid
 from dredge.errors import FormatError, RefusedError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import TrashFinding, TrashMargins
 from dredge.trash.look import look_through, read_look
 from dredge.trash.rules import classify
-from dredge.trash.settings import TrashMargins
 from lakefs_embedded.kv import Entry
 from tests.support.kv_world import DAY, START, LiveView, World, countdown_id
 from tests.support.trash import Watcher
