@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.catalog.entries import decode_entry, path_bytes
 from lakefs_embedded.catalog.listing import list_page
 from lakefs_embedded.catalog.results import Diff, DiffType, Page

@@ -23,8 +23,7 @@ from google.protobuf.message import Message
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import RangeInfo, is_table_id
+from dredge.lakefs.files.ranges import RangeInfo, Value, is_table_id
 from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.sstable import METARANGES, RANGES, read_table
 from dredge.storage import ObjectWriter

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.dump_files import DumpFiles, RefsDump, branch_record, commit_record, tag_record
 from lakefs_embedded.catalog.model import Namespaces, Refs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dredge.errors import NotFoundError
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents

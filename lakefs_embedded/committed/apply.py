@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange
+from dredge.lakefs.files.ranges import MetaRange, Value
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from lakefs_embedded.committed.store import RangeReader, Records
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeReader
 

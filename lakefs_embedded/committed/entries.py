@@ -10,7 +10,7 @@ from typing import cast
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.committed.ident import Ident
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

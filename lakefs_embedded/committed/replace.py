@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from lakefs_embedded.committed.cursor import Cursor
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule

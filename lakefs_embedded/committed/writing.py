@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.tables import TableWriter, WrittenTable, write_table

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.kv import KeyNotFoundError, Store
 
 

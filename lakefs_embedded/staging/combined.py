@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.staging.area import Staged, StagingAreas
 
 

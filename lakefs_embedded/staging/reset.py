@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError

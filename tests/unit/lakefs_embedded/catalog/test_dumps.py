@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import RefsDump, Settings
