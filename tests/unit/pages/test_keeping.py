@@ -15,7 +15,7 @@ from dredge.icechunk.expiration.restore import store_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
-from dredge.pages.figures import Keeping, keeping_of
+from dredge.pages.history import Keeping, keeping_of
 from dredge.pages.object_rows import Kept
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Blocking, Facts, Schedule
