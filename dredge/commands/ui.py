@@ -53,7 +53,7 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
 
-    from dredge.pages.places import FolderPlaces
+    from dredge.pages.surroundings import FolderPlaces
 
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal():

@@ -21,8 +21,19 @@ from dredge.pages import figures, restoring
 from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
 from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
-from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
-from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
+from dredge.pages.surroundings import (
+    KINDS,
+    KV,
+    LAKEFS,
+    Facts,
+    Gaps,
+    NotAllowedError,
+    Place,
+    Places,
+    Schedule,
+    ServerAsker,
+    find,
+)
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.rendering import render, size_text

@@ -24,7 +24,7 @@ from dredge.gc.state import RunState, StateStore
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.icechunk.maintenance import EXPIRATIONS
-from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
+from dredge.pages.surroundings import ICECHUNK, KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.lease import LEASE

@@ -29,8 +29,15 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
 from dredge.pages.drawing import Pages
-from dredge.pages.places import FolderPlaces, Place, of_repository
-from dredge.pages.surroundings import Facts, Schedule, ServerAsker, Waiting
+from dredge.pages.surroundings import (
+    Facts,
+    FolderPlaces,
+    Place,
+    Schedule,
+    ServerAsker,
+    Waiting,
+    of_repository,
+)
 from dredge.pages.web import CHANGING, make_app
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
