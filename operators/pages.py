@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from dredge.lakefs import LakeFSClient
-    from dredge.pages.surroundings import Place
+    from dredge.pages.places import Place
 
 #: Variable: a JSON list of further folders, each with `uri` and optionally `aws_conn_id`.
 PAGES = "dredge_pages"
@@ -75,7 +75,7 @@ class AirflowPlaces:
         raise ConfigError(f"no lakeFS connection has the repository {'' if place is None else place.name}")
 
     def _list_servers(self) -> Iterator[Place]:
-        from dredge.pages.surroundings import of_repository
+        from dredge.pages.places import of_repository
 
         roots = {
             str(settings["repository"]): str(settings["run_root"])
@@ -116,7 +116,7 @@ def _exists(conn_id: str) -> bool:
 
 
 def _named() -> Iterator[Place]:
-    from dredge.pages.surroundings import FolderPlaces
+    from dredge.pages.places import FolderPlaces
 
     found = json_variable(PAGES)
     if found is None:
@@ -160,7 +160,7 @@ def make_pages(core: FastAPI) -> FastAPI:
 
     from airflow_dredge.operators.pages_airflow import AirflowFacts, keep_user, requires_access
     from dredge.pages.drawing import Pages
-    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.places import ServerAsker
     from dredge.pages.web import CHANGING, make_app, warm_up
 
     warm_up()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.printing import JSON, FiniteRange, given, setting_options
+from dredge.commands import FiniteRange
+from dredge.commands.printing import JSON, given, setting_options
 from dredge.errors import ConfigError
 from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
 from dredge.gc.storage_classes import STORAGE_CLASSES

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands import FiniteRange
 from dredge.commands.gc_analysis import kv_access
 from dredge.commands.printing import (
     BY,
     JSON,
     PROCESSES,
     REASON,
-    FiniteRange,
     given,
     setting_options,
     show_outcomes,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands import FiniteRange
 from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.icechunk_recovery import (
     cost_command,
@@ -23,7 +24,6 @@ from dredge.commands.printing import (
     PROCESSES,
     QUIET,
     Command,
-    FiniteRange,
     given,
     json_option,
     log_lines,

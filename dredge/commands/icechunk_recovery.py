@@ -1,4 +1,4 @@
-"""`dredge icechunk restore`, `lost` and `forget-lost`."""
+"""`dredge icechunk restore`, `lost`, `forget-lost`, `cost` and `why`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands import FiniteRange
 from dredge.commands.printing import (
     BY,
     JSON,
     PROCESSES,
-    FiniteRange,
     given,
     setting_options,
     show_outcomes,

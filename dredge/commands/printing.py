@@ -1,10 +1,9 @@
-"""Output of commands: progress, reports, lists of runs, outcomes, pins, alarms and checks."""
+"""Options and output of commands: settings, progress, reports, lists of runs, outcomes, pins, alarms and checks."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -99,18 +98,6 @@ def _option(found: Setting) -> Callable[[Command], Command]:
         )
     metavar = "|".join(found.choices) if found.choices else _METAVARS[found.kind]
     return click.option(f"--{flag}", found.name, metavar=metavar, help=help_text)
-
-
-class FiniteRange(click.FloatRange):
-    """A finite number within bounds."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the number; fails if it is out of bounds or not finite."""
-        # NaN compares false with every bound, so the base class lets it through.
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
-        return found
 
 
 _METAVARS = {"string": "TEXT", "number": "NUMBER", "integer": "NUMBER"}

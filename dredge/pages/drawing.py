@@ -17,11 +17,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages import figures, restoring
+from dredge.pages import history, restoring
 from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
 from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
-from dredge.pages.surroundings import (
+from dredge.pages.places import (
     KINDS,
     KV,
     LAKEFS,
@@ -73,9 +73,9 @@ class Pages:
 
     def overview(self, request: Request, known: Facts) -> Response:
         """A row for each repository."""
-        stands = list(ordered_map(figures.standing, self._places.all(), _PLACES_AT_ONCE))
+        stands = list(ordered_map(history.standing, self._places.all(), _PLACES_AT_ONCE))
         now = self._clock()
-        days = figures.by_day([run for item in stands for run in item.runs], now)
+        days = history.by_day([run for item in stands for run in item.runs], now)
         total = sum(size for _, size in days)
         return self._page(
             request,
@@ -84,7 +84,7 @@ class Pages:
             problems=self._places.problems(),
             known=known,
             total=size_text(total),
-            days=figures.CHART_DAYS,
+            days=history.CHART_DAYS,
             by_day=[(day, size_text(size)) for day, size in reversed(days) if size],
             chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]} if total else {},
         )
@@ -96,7 +96,7 @@ class Pages:
     def place(self, request: Request, key: str, known: Facts) -> Response:
         """A repository: its runs, the findings of the newest report, the next run."""
         found = find(self._places, key)
-        stand = figures.standing(found)
+        stand = history.standing(found)
         newest = next((run for run in stand.runs if run.outcome in ENDED), None)
         report = {} if newest is None or found.kind == KV else report_of(found, newest.run_id)
         schedules = known.schedules_of(found)
@@ -109,13 +109,13 @@ class Pages:
             newest=newest,
             sections=report.get("sections", []),
             reclaimed=stand.reclaimed(),
-            chart=figures.run_bars(stand.runs),
+            chart=history.run_bars(stand.runs),
             keeping=keeping,
             keeping_problem=problem,
-            line_days=figures.LINE_DAYS,
+            line_days=history.LINE_DAYS,
             schedules=schedules,
             known=known,
-            expirations=figures.expirations_of(found) if not stand.error else [],
+            expirations=history.expirations_of(found) if not stand.error else [],
         )
 
     def gaps(self, request: Request, place: Place, gaps: Sequence[Gaps]) -> Response:
@@ -287,8 +287,8 @@ class Pages:
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, with the history before and after it."""
         found = find(self._places, key)
-        plan, history = figures.expiration_of(found, plan_id), figures.history_of(found, plan_id)
-        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=history)
+        plan, past = history.expiration_of(found, plan_id), history.history_of(found, plan_id)
+        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=past)
 
     def why(self, request: Request, what: str, place: str) -> Response:
         """The reasons for keeping an object."""
@@ -329,10 +329,10 @@ class Pages:
             back=f"place/{quote(key, '')}" if "run_id" in request.path_params else "",
         )
 
-    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[figures.Keeping | None, str]:
+    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[history.Keeping | None, str]:
         settings = schedules[0].settings if schedules else None
         try:
-            return figures.keeping_of(place, self._clock(), settings), ""
+            return history.keeping_of(place, self._clock(), settings), ""
         except DredgeError as error:
             return None, str(error)
 
@@ -352,7 +352,7 @@ def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
     """The report of a run; an unfinished run with the lease counts as running."""
     report = report_of(place, run_id)
     if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
-        return {**report, "outcome_text": figures.AT_WORK, "what_to_do": ""}
+        return {**report, "outcome_text": history.AT_WORK, "what_to_do": ""}
     return report
 
 
@@ -371,10 +371,10 @@ def _airflow_run(plan: Mapping[str, Any], known: Facts) -> str:
     return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if known.is_airflow and run else ""
 
 
-def _overview_row(stand: figures.Standing, now: datetime, known: Facts) -> dict[str, Any]:
+def _overview_row(stand: history.Standing, now: datetime, known: Facts) -> dict[str, Any]:
     return {
         "stand": stand,
-        "recent": stand.reclaimed(now - figures.RECENT),
+        "recent": stand.reclaimed(now - history.RECENT),
         "always": stand.reclaimed(),
         "left": stand.not_deleted,
         "next": known.next_of(stand.place),

@@ -1,6 +1,9 @@
-"""The runs of a place, the report of a run, and its progress.
+"""The runs of a place, the report of a run, and its progress; totals of places for the overview and the page of a
+repository; the mode of the next run; plans of Icechunk expirations.
 
 A successful run never changes any more, so its report is kept in memory; other reports are read again.
+
+Plans of expirations:
 
     <namespace>/_dredge/expirations/<id>/plan.json · plan.txt
 """
@@ -24,7 +27,7 @@ from dredge.gc.state import RunState, StateStore
 from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.icechunk.maintenance import EXPIRATIONS
-from dredge.pages.surroundings import ICECHUNK, KV, LAKEFS, Place
+from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.lease import LEASE

@@ -26,7 +26,7 @@ from dredge.icechunk.collection.outputs import BulkDeleteOutput as IcechunkBulkD
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.pages.history import uri_of
 from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Kept, Numbers, PartRows, Rows
-from dredge.pages.surroundings import KV, LAKEFS, Place
+from dredge.pages.places import KV, LAKEFS, Place
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo, StepOutput

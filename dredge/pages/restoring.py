@@ -22,7 +22,7 @@ from dredge.gc.undo import open_swept as open_lakefs_run
 from dredge.icechunk.collection.check_again import open_swept
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.pages.history import plan_of, uri_of
-from dredge.pages.surroundings import ICECHUNK, KV, LAKEFS, Facts, Place
+from dredge.pages.places import ICECHUNK, KV, LAKEFS, Facts, Place
 from dredge.pages.trash import report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.storage import StorageOptions, open_reader, open_writer

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.pages.surroundings import Place
+from dredge.pages.places import Place
 from dredge.storage import ObjectReader, open_reader
 from dredge.trash.report import headline, outcome_of, page_values, pending_of
 from dredge.xid import descending_time

@@ -12,9 +12,9 @@ its cutoff: the cutoff is after the end of the restore, or after the end of the 
 garbage among them is in the pending list. A limited number of time intervals describes the slices; further slices may
 be listed.
 
-A run removes a folder only if the folder's plan proves that it belongs to this repository. Folders with copies of
-deleted objects stay until a purge, and so do folders with a new file. The plan is removed last, so the next run finds
-the rest of an interrupted removal.
+At the end of a complete run old folders of runs and ended pins are removed. A run removes a folder only if the folder's
+plan proves that it belongs to this repository. Folders with copies of deleted objects stay until a purge, and so do
+folders with a new file. The plan is removed last, so the next run finds the rest of an interrupted removal.
 """
 
 from __future__ import annotations

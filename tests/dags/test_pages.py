@@ -17,7 +17,7 @@ import pytest
 from airflow_dredge.operators.pages import AirflowPlaces
 from dredge.errors import ConfigError
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
-from dredge.pages.surroundings import Place
+from dredge.pages.places import Place
 from dredge.storage import open_writer
 from lakefs_embedded.testing import run_lakefs
 from tests.support.airflow import ROOT, Airflow

@@ -29,7 +29,7 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
 from dredge.pages.drawing import Pages
-from dredge.pages.surroundings import (
+from dredge.pages.places import (
     Facts,
     FolderPlaces,
     Place,

@@ -3,6 +3,9 @@
     commits → owners of ranges → labels of addresses → listed objects, each counted once in every table
 
 Objects are never held as rows, only as hashes of one shard at a time. The figures are as old as the run.
+
+Owners: commit → metarange → range. For several commits, kinds are united, and owners become an interval from the least
+to the greatest. An interval of one is a single owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ranges of a metarange."""
+"""The values of records in tables, and the ranges of a metarange."""
 
 from __future__ import annotations
 

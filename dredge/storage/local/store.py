@@ -1,4 +1,10 @@
-"""Reader, writer and deleter of plain files below a folder; see `folder`."""
+"""Reader, writer and deleter of plain files below a folder, for demonstrations, tests and lakes on one machine.
+
+A key is exactly one plain file below the folder. Symbolic links, pipes and names that are not UTF-8 are no objects,
+and paths over links are refused, so no file outside the folder is read, written or deleted. (A link created during a
+call is not detected.) Writes are atomic, and durable when they return. Conditional writes work among processes of
+Dredge, on file systems that can lock a folder. Empty folders are removed after a deletion.
+"""
 
 from __future__ import annotations
 

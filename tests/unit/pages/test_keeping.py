@@ -17,7 +17,7 @@ from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
 from dredge.pages.history import Keeping, keeping_of
 from dredge.pages.object_rows import Kept
-from dredge.pages.surroundings import Blocking, Facts, FolderPlaces, Place, Schedule
+from dredge.pages.places import Blocking, Facts, FolderPlaces, Place, Schedule
 from tests.support.gc import World, busy_world
 from tests.support.pages import SCRIPT, Around, Browser, pages_of
 

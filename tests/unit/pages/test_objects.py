@@ -9,7 +9,7 @@ import pytest
 
 from dredge.pages.object_rows import Filter
 from dredge.pages.objects import SORTS, Objects
-from dredge.pages.surroundings import FolderPlaces
+from dredge.pages.places import FolderPlaces
 from dredge.runs import parts
 from dredge.runs.folder import run_ids
 from dredge.storage import open_reader

@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from dredge.gc.steps import slice_listing
 from dredge.pages.drawing import Pages
 from dredge.pages.objects import SORTS
-from dredge.pages.surroundings import FolderPlaces, Place
+from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.web import CHANGING, make_app
 from tests.support.gc import busy_world
 from tests.support.pages import ADDRESSES, CHANGES, HOSTILE, SCRIPT, Browser, Fixed, Site, newest, site_of

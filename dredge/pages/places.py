@@ -1,5 +1,7 @@
-"""Facts beyond the results of runs: schedules, missing intervals and pending requests from Airflow
-(`operators/pages_airflow.py`); the reasons for keeping an object from a lakeFS server. `dredge ui` has no Airflow.
+"""Places (repositories with the folder of their runs), and facts beyond the results of runs.
+
+Schedules, missing intervals and pending requests come from Airflow (`operators/pages_airflow.py`), the reasons for
+keeping an object from a lakeFS server. `dredge ui` has no Airflow.
 """
 
 from __future__ import annotations
