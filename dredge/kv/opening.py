@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dredge.kv.rows import ReadRate, RowCleaner, RowReader
-from dredge.kv.urls import driver_of
+from dredge.kv.rows import ReadRate, RowCleaner, RowReader, driver_of
 
 if TYPE_CHECKING:
     from dredge.kv.dynamodb import AwsKeys

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
-from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, show_key
-from dredge.kv.urls import absolute_file
+from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, absolute_file, show_key
 
 BATCH_ROWS = 500
 _BUSY_SECONDS = 60.0
