@@ -26,7 +26,7 @@ from dredge.gc.run import Run
 from dredge.gc.witness.record import Known
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
-from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope
+from dredge.lakefs.files.sstable.layout import Envelope, read_envelope
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dredge.lakefs.files.ident import table_id
 from dredge.lakefs.files.sstable import read_table
-from dredge.lakefs.files.sstable.envelope import user_properties
+from dredge.lakefs.files.sstable.layout import user_properties
 from lakefs_embedded.committed.tables import BlockSizes, TableWriter, write_table
 from tests.support.lakefs_tables import Fixture, fixtures
 
