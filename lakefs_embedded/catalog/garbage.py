@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.gc_files import uncommitted_key
-from dredge.lakefs.files.records import Repository
+from dredge.lakefs.files.records import Repository, uncommitted_key
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs

@@ -19,8 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.gc_files import COMMITS
-from dredge.lakefs.files.records import Branch
+from dredge.lakefs.files.records import COMMITS, Branch
 from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.refs.records import Commit
 
