@@ -28,7 +28,7 @@ from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_r
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.listing_schema import STORAGE_CLASS
-from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
+from dredge.storage.model import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
 from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
