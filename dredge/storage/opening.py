@@ -58,9 +58,14 @@ def _s3() -> Driver:
 
 
 def _gcs() -> Driver:
-    from dredge.storage.gcs.deleting import GcsDeleter, GcsVersionDeleter
+    from dredge.storage.gcs.deleting import (
+        GcsCopier,
+        GcsDeleter,
+        GcsMarkerDeleter,
+        GcsVersionDeleter,
+        GcsVersions,
+    )
     from dredge.storage.gcs.store import GcsReader, GcsWriter
-    from dredge.storage.gcs.undo import GcsCopier, GcsMarkerDeleter, GcsVersions
 
     return Driver(
         GcsReader, GcsWriter, GcsDeleter, GcsCopier, GcsVersions, GcsVersionDeleter, GcsMarkerDeleter
