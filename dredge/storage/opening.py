@@ -76,9 +76,14 @@ def _azure() -> Driver:
     from dredge.storage.azure.clients import require
 
     require()
-    from dredge.storage.azure.deleting import AzureDeleter, AzureVersionDeleter
+    from dredge.storage.azure.deleting import (
+        AzureDeleter,
+        AzureMarkerDeleter,
+        AzureVersionDeleter,
+        AzureVersions,
+        copier_inside,
+    )
     from dredge.storage.azure.store import AzureReader, AzureWriter
-    from dredge.storage.azure.undo import AzureMarkerDeleter, AzureVersions, copier_inside
 
     return Driver(
         AzureReader,
