@@ -50,9 +50,8 @@ def _local() -> Driver:
 
 
 def _s3() -> Driver:
-    from dredge.storage.s3.deleting import S3Deleter, S3VersionDeleter
+    from dredge.storage.s3.deleting import S3Copier, S3Deleter, S3VersionDeleter, S3Versions
     from dredge.storage.s3.store import S3Reader, S3Writer
-    from dredge.storage.s3.undo import S3Copier, S3Versions
 
     return Driver(S3Reader, S3Writer, S3Deleter, S3Copier, S3Versions, S3VersionDeleter, S3VersionDeleter)
 
