@@ -19,8 +19,7 @@ from dredge.lakefs.files import messages
 from dredge.trash import names
 from dredge.trash.findings import TrashFinding, TrashMargins, Verdict
 from dredge.trash.look import Look, RepositoryRecord
-from dredge.trash.noted import Noted
-from dredge.trash.partition_rules import Classifier, Status, one_row, partitions
+from dredge.trash.partition_rules import Classifier, Noted, Status, one_row, partitions
 
 OF_EARLIER_LIFE = "actions-of-previous-instance"
 OF_MISSING_REPOSITORY = "actions-of-missing-repository"

@@ -43,7 +43,7 @@ from dredge.runs.pending.store import is_part, list_superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectWriter, StorageOptions, store_clock
 from dredge.trash.findings import TrashPlan
-from dredge.trash.noted import Noted
+from dredge.trash.partition_rules import Noted
 from dredge.trash.report import render
 from dredge.trash.undo import UndoLog
 

@@ -39,7 +39,7 @@ from dredge.trash.findings import (
 )
 from dredge.trash.look import Look, check_schema, read_look
 from dredge.trash.names import deleted_instance, parse_instance
-from dredge.trash.noted import Noted, check_known
+from dredge.trash.partition_rules import Noted, check_known
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
 from dredge.trash.state import TrashState
