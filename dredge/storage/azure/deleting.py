@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import deleting
 from dredge.storage.azure.clients import (
+    FOLDER_MARK,
     THROTTLED,
     TRANSIENT,
     code_of,
@@ -43,7 +44,6 @@ from dredge.storage.azure.clients import (
     translate,
     translated,
 )
-from dredge.storage.azure.listing import FOLDER_MARK
 from dredge.storage.keys import is_exact
 from dredge.storage.location import Location, container_of, parse_uri
 from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo

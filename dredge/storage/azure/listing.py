@@ -29,14 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.azure.clients import container_client, translated
+from dredge.storage.azure.clients import FOLDER_MARK, container_client, translated
 from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.remote import check_order, cut_bounds, cut_root, infos_of
 
 PAGE_BLOBS = 5000
-FOLDER_MARK = "hdi_isfolder"
 _TIME = LISTING_SCHEMA.field("last_modified").type
 _BLOB = b"<Blob>"
 _ROW = re.compile(

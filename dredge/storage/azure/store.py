@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.storage.azure.clients import code_of, container_client, translated
+from dredge.storage.azure.clients import FOLDER_MARK, code_of, container_client, translated
 from dredge.storage.azure.deleting import AzureCopier, block_id, new_upload_id, only_if_absent
-from dredge.storage.azure.listing import FOLDER_MARK, list_blobs, list_one_level
+from dredge.storage.azure.listing import list_blobs, list_one_level
 from dredge.storage.keys import is_exact
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.remote import CHUNK_BYTES, OpenObject, RemoteReader, split_parts

@@ -1,4 +1,8 @@
-"""Finds an inventory, and checks that it is complete, recent, and of the collected bucket.
+"""Reads an inventory of the bucket instead of listing it: S3 Inventory, or a table made by the user.
+
+It must be complete, recent, and of the collected bucket. An inventory describes the past. So unreferenced objects from
+it are looked up in the store before they become candidates (by each collector in its own way), like objects known only
+from an earlier run; see `docs/safety.md`.
 
     <folder>/2026-01-04T01-00Z/manifest.json        written by S3 Inventory, with the MD5 of each file
                                manifest.checksum    the MD5 of the manifest; written last
