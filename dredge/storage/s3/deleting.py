@@ -32,8 +32,7 @@ from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import ordered_map
 from dredge.storage.remote import BaseCopier, Place
-from dredge.storage.s3.access import IS_ANSWER
-from dredge.storage.s3.clients import s3_client
+from dredge.storage.s3.access import IS_ANSWER, s3_client
 from dredge.storage.s3.resolving import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate, translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
 from dredge.storage.undo import Expiry, ObjectVersion, Versioning, VersionReader, check_source

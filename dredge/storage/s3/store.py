@@ -38,8 +38,7 @@ from dredge.storage.remote import (
     infos_of,
     split_parts,
 )
-from dredge.storage.s3.access import PAGE_XML
-from dredge.storage.s3.clients import bytes_client, s3_client
+from dredge.storage.s3.access import PAGE_XML, bytes_client, s3_client
 from dredge.storage.s3.resolving import translated, translated_native
 
 BATCH_ROWS = 8000
