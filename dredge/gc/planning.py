@@ -30,7 +30,7 @@ from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_pl
 from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan, read_block, read_environment_and_owner
 from dredge.gc.witness.ownership import Site
-from dredge.inventory import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now

@@ -10,7 +10,7 @@ from typing import Any
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import BEGINNING, END, Clock, Coverage, running_seconds, utc_now
 from dredge.runs.folder import RunFolder, read_json

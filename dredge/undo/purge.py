@@ -27,7 +27,8 @@ from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
-from dredge.undo.deleted import Collected, PurgeConfig, SweptRun, swept_rows
+from dredge.undo.config import PurgeConfig
+from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.undo.deletions import note_purged, read_deletions
 from dredge.undo.leftovers import (
     CURRENT,

@@ -35,7 +35,7 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.parallel import ordered_map
-from dredge.undo.deleted import KEEP_DAYS
+from dredge.undo.config import KEEP_DAYS
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, write_pin
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid

@@ -29,7 +29,8 @@ from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
-from dredge.undo.deleted import Collected, RestoreConfig, SweptRun, fitting, prefix_of, swept_rows
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import Collected, SweptRun, fitting, prefix_of, swept_rows
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, unite_slices, write_pin
 from dredge.undo.putting_back import (
     FAILED,

@@ -46,7 +46,8 @@ from dredge.gc.slice_listing.slices import (
     slice_time,
     unlisted_text,
 )
-from dredge.inventory import Contents, InventoryFile, Layout, downloaded, find_inventory, read_rows
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
 from dredge.runs.steps import Ahead, StepRecord
 from dredge.runs.summary import StepSummary

@@ -28,7 +28,7 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.clock import Clock, running_seconds, utc_now
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder, read_json

@@ -43,7 +43,7 @@ from dredge.icechunk.collection.run import (
 from dredge.icechunk.collection.save_report import save_report, write_report
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
-from dredge.inventory import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.lease import LeaseGrant, hand_over

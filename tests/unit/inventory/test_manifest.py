@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import DredgeError, FormatError, RefusedError
-from dredge.inventory import Contents, find_inventory
+from dredge.inventory.manifest import Contents, find_inventory
 from tests.support.gc import World, make_world
 from tests.support.inventories import Inventory, table_of
 

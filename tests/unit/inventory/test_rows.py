@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.inventory import Layout, read_rows
+from dredge.inventory.manifest import Layout
+from dredge.inventory.rows import read_rows
 from tests.support.inventories import COLUMNS, ENCODERS, Row
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)

@@ -14,7 +14,8 @@ from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
-from dredge.undo.deleted import RestoreConfig, SweptRun, preview
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import SweptRun, preview
 from dredge.undo.ways import QUARANTINE
 from tests.support.memory_store import forget_memory_store
 

@@ -19,7 +19,8 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.undo import purge as step
-from dredge.undo.deleted import Collected, PurgeConfig
+from dredge.undo.config import PurgeConfig
+from dredge.undo.deleted import Collected
 from dredge.undo.purge import SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS

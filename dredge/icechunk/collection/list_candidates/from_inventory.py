@@ -34,7 +34,8 @@ from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import CHUNKS
-from dredge.inventory import Contents, InventoryFile, Layout, downloaded, find_inventory, read_rows
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
 from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin

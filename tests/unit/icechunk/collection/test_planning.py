@@ -26,7 +26,7 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory import Inventory, latest_cutoff
+from dredge.inventory.manifest import Inventory, latest_cutoff
 from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
