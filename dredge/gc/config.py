@@ -44,8 +44,8 @@ from dredge.settings import (
 )
 from dredge.storage import StorageOptions
 from dredge.undo import ways
-from dredge.undo.config import PurgeConfig as AnyPurgeConfig
-from dredge.undo.config import RestoreConfig as AnyRestoreConfig
+from dredge.undo.ways import PurgeConfig as AnyPurgeConfig
+from dredge.undo.ways import RestoreConfig as AnyRestoreConfig
 
 LINK_HOURS = 24.0
 """lakeFS accepts a link of an address for this long after it handed out the address, by the servers' clocks."""

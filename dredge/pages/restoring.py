@@ -26,10 +26,10 @@ from dredge.pages.places import ICECHUNK, KV, LAKEFS, Facts, Place
 from dredge.pages.trash import report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Choice, preview
 from dredge.undo.putting_back import OUTCOMES, RestoreOutput
 from dredge.undo.restore import FOLDER
+from dredge.undo.ways import RestoreConfig
 from dredge.xid import descending_time
 
 
