@@ -4,6 +4,8 @@ Every object of a repository is in at least one of these after such a run, so an
 
     staged at the time of the run · in a range active then · in a slice outside `covered` ·
     in the pending list (`dredge.gc.pending`)
+
+Earlier runs of the same repository, and runs of other collectors, are found here too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A lakeFS repository for `dredge.undo`, and its restores.
+"""A lakeFS repository for `dredge.undo`, its restores and its purges.
+
+A purge deletes copies and old versions permanently, in a run with a complete mark: they are not live there.
 
     scheduled   the last step of a collection with `purge_days`
     by hand     a collection without deletions makes the mark; then the same step

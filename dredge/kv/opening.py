@@ -1,4 +1,4 @@
-"""Opens the rows of a key-value store by URL."""
+"""Opens the rows of a key-value store by URL; the rows in SQLite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Access to all rows of a store: the list of partitions, consistent reads, and deletes of rows with exactly the
 examined value. Readers get a `RowReader`; only the trash cleaner gets a `RowCleaner`.
+
+URLs are those that users and lakeFS write. No message has any text of one.
 """
 
 from __future__ import annotations

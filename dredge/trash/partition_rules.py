@@ -4,9 +4,10 @@ Records decide first, then the shape of a name. A partition without a matching r
 
 Source: docs/trash.md ("What is trash"), measured on a real server; every rule has its dumps in tests/fixtures/kv.
 
-lakeFS never removes commit records, so a missing one means an older or another database. A token without a reference
-now, and without a place in the server's drop queue, may have lost its branch record together with a part of the
-database.
+Branch heads and tokens of the last look are noted (`Noted`); by the rows it lacks, a database restored from a backup is
+detected. lakeFS never removes commit records, so a missing one means an older or another database. A token without a
+reference now, and without a place in the server's drop queue, may have lost its branch record together with a part of
+the database.
 """
 
 from __future__ import annotations

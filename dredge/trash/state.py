@@ -3,7 +3,7 @@
 store.json               the store of this folder
 lease.json               the holder, with its number
 pending/…                unreferenced rows, since when (`waiting`)
-noted.json               references of earlier looks (`noted`)
+noted.json               references of earlier looks (`partition_rules.Noted`)
 open.json                the removing run, until it is verified
 removed.json             removals of the last 90 days, with their runs
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html

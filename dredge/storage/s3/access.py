@@ -1,7 +1,7 @@
 """Settings to reach one bucket: its URL, region, proxy and credentials, for both clients; hooks below boto3's answers.
 
 boto3 makes a dict with a parsed date of each listed object, at about 100 µs each. A hook keeps the XML of a page and
-gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `listing.py` reads the columns.
+gives boto3 an empty page, so signing, retries, proxies and errors stay boto3's, and `store.py` reads the columns.
 
 Source for refused buckets: Amazon S3 User Guide, "Directory bucket naming rules", "Object Lambda Access Points",
 "Multi-Region Access Points"; ListObjectsV2 ("For directory buckets, ... results are not returned in lexicographical
@@ -10,7 +10,7 @@ order").
 Two libraries share the work. boto3 lists, deletes and writes under conditions, as keys and answers must be exact.
 obstore moves bytes (get, put) with a fifth of the CPU, and needs a tenth for head, but rewrites some keys, so it gets
 only keys in normal form. In a child forked after its first use obstore hangs, so boto3 does its part there. Both have
-the settings of `access.py`, and read nothing from the environment.
+the settings of this module, and read nothing from the environment.
 """
 
 from __future__ import annotations
