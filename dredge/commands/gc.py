@@ -11,18 +11,6 @@ import click
 from dredge.commands import FiniteRange, printing
 from dredge.commands.collectors import Collector, add_commands
 from dredge.commands.gc_analysis import cost_command, kv_access, metadata_command, plan_command, why_command
-from dredge.commands.printing import (
-    BY,
-    JSON,
-    PROCESSES,
-    REASON,
-    given,
-    log_lines,
-    save_and_show_summary,
-    setting_options,
-    show_outcomes,
-    show_progress,
-)
 from dredge.errors import ConfigError, PartialError
 from dredge.gc import steps
 from dredge.gc.config import KEEP_UNNAMED_DAYS, GCConfig, PurgeConfig, RestoreConfig
@@ -45,9 +33,9 @@ if TYPE_CHECKING:
 @click.argument("run", metavar="RUN")
 @click.option("--repository", metavar="NAME", help="Whose RUN is, when it is an id.")
 @click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
-@setting_options(RestoreConfig, without=("repository", "run", "all"))
-@PROCESSES
-@JSON
+@printing.setting_options(RestoreConfig, without=("repository", "run", "all"))
+@printing.PROCESSES
+@printing.JSON
 def restore_command(
     run: str, repository: str | None, everything: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
@@ -73,11 +61,11 @@ def restore_command(
             raise ConfigError("RUN is an id, so say whose: --repository NAME. Nothing was restored.")
         repository = read_plan(run).repository
     config = RestoreConfig.from_params(
-        {**given(settings), "repository": repository, "run": run, "all": everything}
+        {**printing.given(settings), "repository": repository, "run": run, "all": everything}
     )
-    show_progress(quiet=False)
+    printing.show_progress(quiet=False)
     with LocalRunner(processes) as runner:
-        show_outcomes(steps.restore(config, runner), OUTCOMES, as_json)
+        printing.show_outcomes(steps.restore(config, runner), OUTCOMES, as_json)
 
 
 @click.command("own")
@@ -86,9 +74,9 @@ def restore_command(
 @click.option(
     "--without-id", is_flag=True, help="Consent to deletions without the right fs:UpdateRepository."
 )
-@REASON
-@BY
-@JSON
+@printing.REASON
+@printing.BY
+@printing.JSON
 def own_command(
     repository: str, alias: bool, without_id: bool, reason: str, by: str | None, as_json: bool
 ) -> None:
@@ -129,9 +117,9 @@ def own_command(
 
 @click.command("lift-block")
 @click.argument("repository")
-@REASON
-@BY
-@JSON
+@printing.REASON
+@printing.BY
+@printing.JSON
 def lift_block_command(repository: str, reason: str, by: str | None, as_json: bool) -> None:
     """Lift the block of REPOSITORY's namespace: runs of the owner delete there again.
 
@@ -178,7 +166,7 @@ _DAYS = click.option(
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--apply", is_flag=True, help="Make the named commits known to lakeFS again.")
 @_DAYS
-@JSON
+@printing.JSON
 def lost_command(
     repository: str, names: Sequence[str], apply: bool, keep_unnamed_days: float, as_json: bool
 ) -> None:
@@ -223,7 +211,7 @@ def lost_command(
 @click.argument("repository")
 @click.option("--reason", required=True, help="Why the older state is wanted; it is kept with the state.")
 @_DAYS
-@JSON
+@printing.JSON
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
     """Give up all lost commits: the older state of the database is right.
 
@@ -373,7 +361,7 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     config = GCConfig.from_params(
         {**printing.given(settings), "repository": repository, "dry_run": not apply}
     )
-    show_progress(quiet)
+    printing.show_progress(quiet)
     with cache_parts(BY_DIGEST):  # planning reads the files of the run before
         plan = steps.plan_run(config)
         COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
@@ -407,7 +395,7 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
         return GCConfig.from_params({**asked, "repository": repository, "dry_run": not apply})
 
     make_config("all")  # wrong settings fail before the first run
-    log_lines(quiet)
+    printing.log_lines(quiet)
     raise SystemExit(_collect(many, make_config, at_once, asked.get("run_root"), as_json))
 
 
@@ -423,4 +411,4 @@ def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | N
                 at_once,
             )
         )
-    return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)
+    return printing.save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)

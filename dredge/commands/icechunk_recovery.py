@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands import FiniteRange
-from dredge.commands.printing import (
-    BY,
-    JSON,
-    PROCESSES,
-    given,
-    setting_options,
-    show_outcomes,
-    show_progress,
-)
+from dredge.commands import FiniteRange, printing
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.runs.payload import to_json
 from dredge.runs.rendering import size_text
@@ -35,9 +26,9 @@ if TYPE_CHECKING:
 @click.option(
     "--expiration", is_flag=True, help="RUN is an expiration of spec 2: restore the history before it."
 )
-@setting_options(IcechunkRestoreConfig, without=("storage", "run", "all", "expiration"))
-@PROCESSES
-@JSON
+@printing.setting_options(IcechunkRestoreConfig, without=("storage", "run", "all", "expiration"))
+@printing.PROCESSES
+@printing.JSON
 def restore_command(
     uri: str, run: str, everything: bool, expiration: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
@@ -64,14 +55,14 @@ def restore_command(
     from dredge.undo.putting_back import OUTCOMES
 
     config = IcechunkRestoreConfig.from_params(
-        {**given(settings), "storage": uri, "run": run, "all": everything, "expiration": expiration}
+        {**printing.given(settings), "storage": uri, "run": run, "all": everything, "expiration": expiration}
     )
-    show_progress(quiet=False)
+    printing.show_progress(quiet=False)
     if expiration:
         _restore_expiration(uri, run, as_json)
         return
     with LocalRunner(processes) as runner:
-        show_outcomes(restore(config, runner), OUTCOMES, as_json)
+        printing.show_outcomes(restore(config, runner), OUTCOMES, as_json)
 
 
 def _restore_expiration(uri: str, expiration_id: str, as_json: bool) -> None:
@@ -87,7 +78,7 @@ def _restore_expiration(uri: str, expiration_id: str, as_json: bool) -> None:
 
 @click.command("lost")
 @click.argument("uri", metavar="URI")
-@JSON
+@printing.JSON
 def lost_command(uri: str, as_json: bool) -> None:
     """List lost tips of refs that are kept for now, and the refusals of the next collection.
 
@@ -120,8 +111,8 @@ def lost_command(uri: str, as_json: bool) -> None:
 @click.command("forget-lost")
 @click.argument("uri", metavar="URI")
 @click.option("--reason", required=True, help="Why this state is wanted; kept with the state.")
-@BY
-@JSON
+@printing.BY
+@printing.JSON
 def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) -> None:
     """Accept the refused state of a repository: main was reset, an earlier repo info was restored, or
     commits of a program with spec 1 are not needed.
@@ -138,7 +129,7 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
     """
     from dredge.icechunk.collection.witness.judging import forget_lost
 
-    show_progress(quiet=False)
+    printing.show_progress(quiet=False)
     accepted = forget_lost(uri, reason, by)
     if as_json:
         click.echo(json.dumps({"accepted": accepted}))
@@ -160,7 +151,7 @@ _SHOWN = 10
 @click.option(
     "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Refs and snapshots at most."
 )
-@JSON
+@printing.JSON
 def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None:
     """Show the bytes of a repository, and those that only one branch, tag or snapshot keeps. Only reads.
 
@@ -189,7 +180,7 @@ def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None
 @click.command("why")
 @click.argument("uri", metavar="URI")
 @click.argument("name", metavar="ID|KEY")
-@JSON
+@printing.JSON
 def why_command(uri: str, name: str, as_json: bool) -> None:
     """List everything that keeps an object, or the run that deleted it. Only reads.
 

@@ -27,23 +27,8 @@ import msgspec
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.storage import deleting
+from dredge.storage.gcs import wire
 from dredge.storage.gcs.listing import FIELDS, Resource, info, pages, read_resource, tag
-from dredge.storage.gcs.wire import (
-    BATCH_PARTS,
-    PASSING,
-    THROTTLED,
-    Part,
-    PartAnswer,
-    Query,
-    ask,
-    bucket_url,
-    is_about_bucket,
-    is_name,
-    object_url,
-    reason,
-    segment,
-    send_batch,
-)
 from dredge.storage.location import Location
 from dredge.storage.model import (
     CHANGED,
@@ -98,7 +83,7 @@ class GcsCopier(BaseCopier):
 
 def _name(place: Location, key: str) -> str:
     root = f"{place.root}/" if place.root else ""
-    if not is_name(root, key):
+    if not wire.is_name(root, key):
         raise NotFoundError(f"{key!r} cannot be the name of an object below {place.uri}")
     return root + key
 
@@ -119,8 +104,8 @@ def rewrite(
         generation: of the source; "" is the current one.
         wanted: required size and tag of the source.
     """
-    url = object_url(options, *source)
-    told = ask(options, "GET", url, doing, params={"generation": generation} if generation else {})
+    url = wire.object_url(options, *source)
+    told = wire.ask(options, "GET", url, doing, params={"generation": generation} if generation else {})
     found = read_resource(told.body, doing)
     if wanted is not None:
         check_source(source[1], int(found.size), tag(found), *wanted)
@@ -132,7 +117,11 @@ def rewrite(
         asked["destinationKmsKeyName"] = _KEY_VERSION.sub("", about["kmsKeyName"])
     body = json.dumps({name: about[name] for name in _KEPT if about.get(name)})
     copied = _steps(
-        options, f"{url}/rewriteTo/b/{segment(target[0])}/o/{segment(target[1])}", doing, asked, body
+        options,
+        f"{url}/rewriteTo/b/{wire.segment(target[0])}/o/{wire.segment(target[1])}",
+        doing,
+        asked,
+        body,
     )
     _compare(doing, found, copied)
     return copied
@@ -158,7 +147,7 @@ def _ask_step(
     options: GcsOptions, url: str, doing: str, asked: dict[str, Any], body: str, headers: dict[str, str]
 ) -> bytes:
     try:
-        return ask(options, "POST", url, doing, params=asked, data=body, headers=headers).body
+        return wire.ask(options, "POST", url, doing, params=asked, data=body, headers=headers).body
     except ConflictError as error:
         raise ConflictError(f"{error}; nothing was written") from None
     except NotFoundError as error:
@@ -198,7 +187,7 @@ class GcsVersions(Place, VersionReader):
 
     def versions(self, key: str) -> list[ObjectVersion]:
         """See `VersionReader.versions`; a marker comes first if no generation is current."""
-        if not is_name(self._root, key):
+        if not wire.is_name(self._root, key):
             return []
         name, found = self._root + key, list[Resource]()
         fields = f"{FIELDS},timeDeleted"
@@ -225,9 +214,9 @@ class GcsVersions(Place, VersionReader):
 
     def _settings(self) -> dict[str, Any] | None:
         doing = f"asking about the bucket of {self._location.uri}"
-        url = bucket_url(self._options.gcs, self._bucket)
+        url = wire.bucket_url(self._options.gcs, self._bucket)
         asked = {"fields": "versioning,softDeletePolicy"}
-        answer = ask(self._options.gcs, "GET", url, doing, (200, 401, 403, 404), params=asked)
+        answer = wire.ask(self._options.gcs, "GET", url, doing, (200, 401, 403, 404), params=asked)
         if answer.status == 404:
             raise ConfigError(f"{doing}: NoSuchBucket: it does not exist at this endpoint; check the URI")
         if answer.status != 200:
@@ -268,22 +257,27 @@ _HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})
 
 
 class _GcsBatches(deleting.Batches):
-    BATCH_KEYS = BATCH_PARTS
+    BATCH_KEYS = wire.BATCH_PARTS
     CODES: ClassVar = deleting.Codes(
-        throttled=frozenset(str(status) for status in THROTTLED),
+        throttled=frozenset(str(status) for status in wire.THROTTLED),
         # A part without an answer is asked again with the others, as parts cost nothing.
         transient=frozenset(
-            {deleting.UNCLEAR, deleting.CONNECTION_LOST, *(str(status) for status in PASSING - THROTTLED)}
+            {
+                deleting.UNCLEAR,
+                deleting.CONNECTION_LOST,
+                *(str(status) for status in wire.PASSING - wire.THROTTLED),
+            }
         ),
         alone=frozenset(),
     )
 
     def _can_name(self, key: str) -> bool:
-        return is_name(self._root, key)
+        return wire.is_name(self._root, key)
 
-    def _delete(self, items: Sequence[deleting.Item], queries: Sequence[Query]) -> list[DeleteOutcome]:
+    def _delete(self, items: Sequence[deleting.Item], queries: Sequence[wire.Query]) -> list[DeleteOutcome]:
         parts = [
-            Part("DELETE", self._root + key, query) for (key, _), query in zip(items, queries, strict=True)
+            wire.Part("DELETE", self._root + key, query)
+            for (key, _), query in zip(items, queries, strict=True)
         ]
         try:
             answers = self._ask(parts)
@@ -292,22 +286,24 @@ class _GcsBatches(deleting.Batches):
             return deleting.all_failed(items, code, str(error))
         return [self._outcome(key, answer) for (key, _), answer in zip(items, answers, strict=True)]
 
-    def _ask(self, parts: list[Part]) -> list[PartAnswer | None]:
-        return send_batch(self._options.gcs, self._bucket, parts, f"deleting in {self.uri}")
+    def _ask(self, parts: list[wire.Part]) -> list[wire.PartAnswer | None]:
+        return wire.send_batch(self._options.gcs, self._bucket, parts, f"deleting in {self.uri}")
 
-    def _outcome(self, key: str, answer: PartAnswer | None) -> DeleteOutcome:
+    def _outcome(self, key: str, answer: wire.PartAnswer | None) -> DeleteOutcome:
         if answer is None:
             return DeleteOutcome(key, "failed", deleting.UNCLEAR, "the server did not answer about this key")
         if answer.status in {200, 204}:
             return DeleteOutcome(key, "deleted")
-        if answer.status == 404 and is_about_bucket(answer.body):
+        if answer.status == 404 and wire.is_about_bucket(answer.body):
             return DeleteOutcome(key, "failed", "NoSuchBucket", "the bucket does not exist")
         if answer.status == 404:
             return DeleteOutcome(key, "missing")
         if answer.status == 412:
             return DeleteOutcome(key, "failed", _CHANGED, "it was written again meanwhile")
-        code, message = reason(answer.status, answer.body)
-        return DeleteOutcome(key, "failed", str(answer.status) if answer.status in PASSING else code, message)
+        code, message = wire.reason(answer.status, answer.body)
+        return DeleteOutcome(
+            key, "failed", str(answer.status) if answer.status in wire.PASSING else code, message
+        )
 
 
 class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
@@ -368,7 +364,7 @@ class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
 
     def _generations(self, keys: list[str]) -> dict[str, str | DeleteOutcome]:
         """The current generation of each object, or an outcome."""
-        parts = [Part("GET", self._root + key, (("fields", FIELDS),)) for key in keys]
+        parts = [wire.Part("GET", self._root + key, (("fields", FIELDS),)) for key in keys]
         found: dict[str, str | DeleteOutcome] = {}
         for key, answer in zip(keys, self._ask(parts), strict=True):
             if answer is not None and answer.status == 200:
@@ -392,7 +388,7 @@ class GcsVersionDeleter(_GcsBatches, deleting.BatchVersionDeleter):
         return self._delete(items, [(("generation", version),) for _, version in items])
 
 
-def _condition(generation: object) -> Query:
+def _condition(generation: object) -> wire.Query:
     return (("ifGenerationMatch", generation),) if isinstance(generation, str) else ()
 
 

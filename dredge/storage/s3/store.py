@@ -24,20 +24,11 @@ from xml.sax.saxutils import unescape
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError, UnavailableError
+from dredge.storage import remote
 from dredge.storage.keys import is_client_safe, is_s3_key
 from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import (
-    CHUNK_BYTES,
-    OpenObject,
-    RemoteReader,
-    check_order,
-    cut_bounds,
-    cut_root,
-    infos_of,
-    split_parts,
-)
 from dredge.storage.s3.access import PAGE_XML, bytes_client, s3_client
 from dredge.storage.s3.resolving import translated, translated_native
 
@@ -263,8 +254,8 @@ def list_objects(
     held: list[pa.RecordBatch] = []
     last = ""
     for page in pages:
-        last = check_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
-        rows = cut_bounds(cut_root(page.rows, root), start_after, stop_before)
+        last = remote.check_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
+        rows = remote.cut_bounds(remote.cut_root(page.rows, root), start_after, stop_before)
         if rows.num_rows:
             held.append(rows)
         if sum(batch.num_rows for batch in held) >= BATCH_ROWS:
@@ -281,14 +272,14 @@ def list_one_level(options: StorageOptions, bucket: str, root: str, prefix: str)
     level = Level([], [])
     for page in Pages(options, bucket, root + prefix, "", "/"):
         level.folders.extend(folder.removeprefix(root) for folder in page.folders)
-        level.objects.extend(infos_of(cut_root(page.rows, root)))
+        level.objects.extend(remote.infos_of(remote.cut_root(page.rows, root)))
     return level
 
 
 COPY_LIMIT_BYTES = 5 << 30
 
 
-class S3Reader(RemoteReader):
+class S3Reader(remote.RemoteReader):
     """An `ObjectReader` of objects below an S3 prefix."""
 
     def stat(self, key: str) -> ObjectInfo:
@@ -314,11 +305,11 @@ class S3Reader(RemoteReader):
             data: bytes = self._client.get_object(Bucket=self._bucket, Key=name)["Body"].read()
             return data
 
-    def open_read(self, key: str, start: int = 0, length: int | None = None) -> OpenObject:
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> remote.OpenObject:
         doing = f"reading {key!r} in {self.uri}"
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": self._name(key)}
         if length == 0:
-            return OpenObject(self.stat(key))
+            return remote.OpenObject(self.stat(key))
         if start or length is not None:
             request["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
         from botocore.exceptions import ClientError
@@ -328,10 +319,10 @@ class S3Reader(RemoteReader):
                 answer: Any = self._client.get_object(**request)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") in {"InvalidRange", "416"}:
-                    return OpenObject(self.stat(key))  # it starts at or after the end
+                    return remote.OpenObject(self.stat(key))  # it starts at or after the end
                 raise
         body = answer["Body"]
-        return OpenObject(info_of_answer(key, answer), _chunks(body, doing), body.close)
+        return remote.OpenObject(info_of_answer(key, answer), _chunks(body, doing), body.close)
 
     def _list(self, prefix: str, start_after: str, stop_before: str) -> Iterator[pa.RecordBatch]:
         return list_objects(self._options, self._bucket, self._root, prefix, start_after, stop_before)
@@ -349,7 +340,7 @@ class S3Reader(RemoteReader):
 
 def _chunks(body: Any, doing: str) -> Iterator[bytes]:
     with translated(doing):
-        yield from body.iter_chunks(CHUNK_BYTES)
+        yield from body.iter_chunks(remote.CHUNK_BYTES)
 
 
 class S3Writer(S3Reader):
@@ -401,7 +392,7 @@ def _send_stream(client: Any, target: dict[str, str], chunks: Iterable[bytes], i
     """Write an object of unknown length: by one put, or by a multipart upload, which is aborted after an error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    parts, condition = split_parts(chunks), {"IfNoneMatch": "*"} if if_absent else {}
+    parts, condition = remote.split_parts(chunks), {"IfNoneMatch": "*"} if if_absent else {}
     first = next(parts, b"")
     second = next(parts, None)
     if second is None:
