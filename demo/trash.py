@@ -190,9 +190,7 @@ def handed_over(lake: Installation) -> None:
     why = "deleted as the design's step 2 has it"
     lake.ground.say(found.partition, None, "deleted-repository", "trash", why)
     key = f"repo/handed/{found.instance_uid}".encode()
-    lake.ground.say(
-        b"graveler_deleted", key, "deleted-entry", "wait", "hands that repository over", removed=True
-    )
+    lake.ground.say(b"graveler_deleted", key, "deleted-repository", "trash", "hands that repository over")
 
 
 def look_during_reset(lake: Installation, before: Reads) -> CleanReport:

@@ -327,18 +327,14 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:
-    from dredge.trash.report import deleted_row, outcome_row
+    from dredge.trash.report import outcome_row
 
     plan = report.scan.plan
     if as_json:
-        for line in report.deleted:
-            click.echo(json.dumps(deleted_row(line)))
         for outcome in report.outcomes:
             click.echo(json.dumps(outcome_row(outcome, plan.made)))
         return
     click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
-    for done in report.deleted:
-        click.echo(f"  {done.fate}  {done.entry}  {done.rows:,} rows  {done.message}")
     _print_table(
         (item.fate, item.finding.kind, f"{item.rows:,}", item.finding.name, item.finding.why)
         for item in report.outcomes

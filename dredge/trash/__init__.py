@@ -11,7 +11,6 @@ Read in this order:
     state            the state folder of a store, and the right of a try to write it
     undo             undo files
     apply            removal: undo first, each row only with its exact bytes, under guards
-    deleted          removal of repositories handed over in `graveler_deleted`
     alarms           removed rows with a reference: restored, with an alarm
     report           reports of a scan and a clean, as JSON and HTML
     steps            scan and clean; checks before the first run

@@ -21,11 +21,13 @@ HELD = "held"
 # `trash` may be deleted; `wait`: it may come into use, or another operation comes first; `report`: for a person, never
 # deleted. Live rows have no finding.
 Verdict = Literal["trash", "wait", "report"]
+# Kind of repositories that the design's step 2 hands to the cleaner, and of their entries.
+HANDED_OVER = "deleted-repository"
 # Kinds of trash.
 KINDS: Mapping[str, str] = {
     "zombie-create": "a repository that was never finished: first commit and branch, no record",
     "deleted-repository-leftovers": "rows left in its partition by the deletion of a repository",
-    "deleted-repository": "a repository that `graveler_deleted` hands to the cleaner",
+    HANDED_OVER: "a repository that `graveler_deleted` hands to the cleaner",
     "staging-orphan": "staged changes that no branch references",
     "staging-queued": "staged changes that are queued for dropping and that no branch references",
     "marker": "a queue entry whose partition is empty",

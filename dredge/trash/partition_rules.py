@@ -21,7 +21,7 @@ from typing import Literal
 from dredge.errors import WitnessError
 from dredge.kv.rows import show
 from dredge.trash import names
-from dredge.trash.findings import HELD, TrashFinding, TrashMargins, Verdict
+from dredge.trash.findings import HANDED_OVER, HELD, TrashFinding, TrashMargins, Verdict
 from dredge.trash.look import Contents, InstanceLook, Look, RepositoryRecord, value_digest
 
 _SHOWN = 5
@@ -222,7 +222,7 @@ def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) 
         yield _unusable(classifier, record)
     elif status == "handed-over":
         why = "deleted and handed over to the cleaner"
-        yield classifier.candidate(partition, None, "deleted-repository", why, contents)
+        yield classifier.candidate(partition, None, HANDED_OVER, why, contents)
     elif status == "lost":
         why = "has history or staged data, but no record references it"
         yield _reported(classifier, partition, "lost-repository", why, contents)

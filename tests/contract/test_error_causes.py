@@ -96,8 +96,8 @@ Call = Callable[[str], object]
 
 
 HASTE = {
-    "storage.s3.clients.READ_ATTEMPTS": 1,
-    "storage.s3.clients.CONNECT_SECONDS": 1,
+    "storage.s3.access.READ_ATTEMPTS": 1,
+    "storage.s3.access.CONNECT_SECONDS": 1,
     "storage.azure.clients.CONNECT_SECONDS": 1,
     "storage.azure.clients._READ_RETRIES": 0,
     "storage.gcs.wire._TIMEOUT": (1, 5),
@@ -165,7 +165,7 @@ def test_a_certificate_that_is_not_accepted_is_said_at_once(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in (
-        "storage.s3.clients.READ_ATTEMPTS",
+        "storage.s3.access.READ_ATTEMPTS",
         "storage.azure.clients._READ_RETRIES",
         "lakefs.transport.TRIES",
     ):
