@@ -22,11 +22,10 @@ from benchmarks.shapes import Shape
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.xid import new_descending_xid, new_xid
-from lakefs_embedded.catalog.retention import Rules, write_rules
-from lakefs_embedded.committed.apply import Change, apply
+from lakefs_embedded.catalog.garbage import Rules, write_rules
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeStore
-from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.committed.writing import Change, SplitRule, apply
 from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.refs.records import Commit, branch_key, commit_key

@@ -127,9 +127,8 @@ def timed(figures: Figures, name: str) -> Iterator[None]:
 def read_and_plan(folder: Path) -> Figures:
     """Read a history and plan by each rule, with half of it expired."""
     from dredge.icechunk.expiration.drawing import draw_plan
-    from dredge.icechunk.expiration.plan import plan_expiration
-    from dredge.icechunk.expiration.rules import RULES
-    from dredge.icechunk.format.snapshots import instant
+    from dredge.icechunk.expiration.plan import RULES, plan_expiration
+    from dredge.icechunk.format.metadata import instant
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
@@ -197,7 +196,7 @@ def make_history(folder: Path, snapshots: int) -> None:
     """
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
     from dredge.icechunk.format.flatbuffer import Buffer
-    from dredge.icechunk.format.repo_info import ref_key
+    from dredge.icechunk.format.metadata import ref_key
     from dredge.icechunk.ids import decode_id, encode_id
 
     repository = create(folder)
@@ -242,7 +241,7 @@ def make_references(folder: Path, references: int, manifests: int) -> None:
     import zarr
 
     from dredge.icechunk.format.envelope import FileType, close_file, open_file
-    from dredge.icechunk.format.snapshots import parse_snapshot
+    from dredge.icechunk.format.metadata import parse_snapshot
     from dredge.icechunk.ids import decode_id, encode_id
     from tests.support.icechunk_manifests import manifest_file
 

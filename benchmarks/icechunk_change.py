@@ -64,7 +64,7 @@ class Chain:
         from benchmarks.icechunk import create
         from dredge.icechunk.format.envelope import FileType, open_file
         from dredge.icechunk.format.flatbuffer import Buffer
-        from dredge.icechunk.format.snapshots import parse_snapshot
+        from dredge.icechunk.format.metadata import parse_snapshot
 
         scratch = self.folder.with_name(f"{self.folder.name}-scratch")
         repository = create(scratch)
@@ -93,7 +93,7 @@ class Chain:
         import numpy as np
 
         from dredge.icechunk.format.envelope import close_file
-        from dredge.icechunk.format.repo_info import ref_key
+        from dredge.icechunk.format.metadata import ref_key
         from dredge.icechunk.ids import decode_id, encode_id
         from tests.support.icechunk_manifests import manifest_file
 
@@ -150,7 +150,7 @@ def compare(snapshots: int, references: int, own: int, changed: int, library_sec
         changed: number of new commits, and of expired ones.
         library_seconds: timeout of the library; its figures then show its progress.
     """
-    from dredge.icechunk.format.snapshots import instant
+    from dredge.icechunk.format.metadata import instant
 
     with s3_store() as store, behind(store.environ) as (environ, spans):
         uri = f"s3://{BUCKET}/repo"

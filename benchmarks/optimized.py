@@ -79,7 +79,7 @@ def change(kv_url: str, repository: str, options: StorageOptions, objects: int) 
         catalog.commits.commit(repository, "main", committer="benchmark", message=f"hour {part}")
     branches = [
         found.name
-        for found in catalog.branches.list_branches(repository, amount=20).results
+        for found in catalog.branches.list_branches(repository, amount=max(20, objects // 5)).results
         if found.name != "main"
     ]
     staged = [

@@ -23,7 +23,7 @@ from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.storage import ObjectWriter, open_writer
 from dredge.xid import new_xid
-from lakefs_embedded.catalog.retention import Rules, write_rules
+from lakefs_embedded.catalog.garbage import Rules, write_rules
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.tables import write_table
 from lakefs_embedded.committed.writing import write_metarange

@@ -49,4 +49,6 @@ B10K = Shape("b10k", 10_000, 1_500, 500, 8, 100, 200, 661)
 B100K = Shape("b100k", 100_000, 15_000, 5_000, 50, 200, 500, 1_774)
 B500K = Shape("b500k", 500_000, 75_000, 25_000, 250, 500, 1_000, 3_444)
 B10K_LENGTHS = replace(B10K, name="b10k-lengths", lengths=60_000)
-SHAPES = {shape.name: shape for shape in (B1K, B10K, B10K_LENGTHS, B100K, B500K)}
+BRANCHES = Shape("branches", 30_000, 10_000, 500, 8, 10_000, 200, 661)
+"""Many branches, each with a staged object."""
+SHAPES = {shape.name: shape for shape in (B1K, B10K, B10K_LENGTHS, B100K, B500K, BRANCHES)}

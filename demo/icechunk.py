@@ -15,7 +15,7 @@ import click
 
 from dredge.icechunk.collection.steps import CollectConfig, collect
 from dredge.icechunk.expiration.drawing import draw_history, draw_plan
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.library import library_storage, open_library
 from dredge.icechunk.repository import read_history
 from dredge.storage import StorageOptions, open_reader

@@ -1,16 +1,17 @@
-"""The errors of lakeFS's data model, with the HTTP status and message of a real server.
+"""The errors of lakeFS's data model and of its users, with the HTTP status and message of a real server.
 
     DredgeError
     ├── RefusedError       BadRequestError (400) · ForbiddenError (403) · GoneError (410) ·
-    │                      UnsupportedError (501)
+    │                      UnsupportedError (501) · UnauthorizedError (401)
     ├── UnavailableError   TooManyTriesError (429)
     ├── NotFoundError      MissingError (404)
     └── ConflictError      NotUniqueError · MergeConflictError · RevertParentError (409) ·
                            PreconditionError (412) · LostRaceError (500)
 
-`str(error)` is the message of the API's error body, `status` its code.
+`str(error)` is the message of the API's error body, `status` its code. As in lakeFS a missing permission is a 401 too,
+not a 403.
 
-Source: lakeFS pkg/graveler/errors.go, pkg/api/apierrors.
+Source: lakeFS pkg/graveler/errors.go, pkg/auth/errors.go, pkg/api/apierrors, pkg/api/controller.go (authorizeCallback).
 """
 
 from __future__ import annotations
@@ -287,3 +288,74 @@ class LostRaceError(GravelerError, ConflictError):
 
     status = 500
     default = "predicate failed"
+
+
+class UnauthorizedError(GravelerError, RefusedError):
+    """No or wrong credentials; the message is the same for both."""
+
+    status = 401
+    default = "error authenticating request"
+
+
+class UnknownKeyError(UnauthorizedError):
+    """No such access key, or its user was removed."""
+
+
+class InsufficientPermissionsError(UnauthorizedError):
+    """The user is authenticated but lacks a permission."""
+
+    default = "insufficient permissions: not allowed"
+
+
+class UserNotFoundError(MissingError):
+    """No such user."""
+
+    default = "user not found"
+
+
+class GroupNotFoundError(MissingError):
+    """No such group."""
+
+    default = "group not found"
+
+
+class PolicyNotFoundError(MissingError):
+    """No such policy."""
+
+    default = "policy not found"
+
+
+class CredentialsNotFoundError(MissingError):
+    """The user has no such access key."""
+
+    default = "credentials not found"
+
+
+class AlreadyExistsError(NotUniqueError):
+    """The name is taken, or the two are linked already."""
+
+    default = "Already exists"
+
+
+class AlreadySetUpError(NotUniqueError):
+    """The server has its first user; setting it up again is refused."""
+
+    default = "lakeFS already initialized"
+
+
+class InvalidNameError(InvalidValueError):
+    """The name of a user, group or policy, or an access key id, is malformed."""
+
+    default = "validation error"
+
+
+class InvalidPolicyError(InvalidValueError):
+    """A policy statement cannot be evaluated."""
+
+    default = "validation error"
+
+
+class OwnerError(ForbiddenError):
+    """The server's own administrator cannot be removed."""
+
+    default = "the server's own administrator cannot be removed"

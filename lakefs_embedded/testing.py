@@ -1,7 +1,7 @@
 """An embedded lakeFS for tests: a pytest fixture, and its parts.
 
     # conftest.py
-    from lakefs_embedded.testing import lakefs_server
+    pass
 
     # test_etl.py
     def test_etl(lakefs_server):

@@ -29,7 +29,7 @@ from dredge.errors import (
 from dredge.runs.consents import check_variables
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.rendering import duration_text
+from dredge.runs.report import duration_text
 from dredge.settings import truth
 
 if TYPE_CHECKING:

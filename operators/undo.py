@@ -128,7 +128,7 @@ class IcechunkRestoreOperator(UndoOperator):
     def work(self, holder: str, options: StorageOptions) -> StepSummary:
         """Restore."""
         # Imported by this task only: each task of each DAG imports all operators.
-        from dredge.icechunk.collection.undo import restore
+        from dredge.icechunk.collection.steps import restore
 
         return restore(self._settings(), LocalRunner(), holder, options)
 
@@ -157,6 +157,6 @@ class IcechunkPurgeOperator(UndoOperator):
     def work(self, holder: str, options: StorageOptions) -> StepSummary:
         """Purge."""
         # Imported by this task only: each task of each DAG imports all operators.
-        from dredge.icechunk.collection.undo import purge
+        from dredge.icechunk.collection.steps import purge
 
         return purge(IcechunkPurgeConfig.from_params(self.config), LocalRunner(), holder, options)

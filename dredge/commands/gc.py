@@ -25,7 +25,7 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
-    from dredge.gc.witness.lost import LostCommit, Restored
+    from dredge.gc.witness.people import LostCommit, Restored
     from dredge.storage import ObjectWriter
 
 
@@ -191,7 +191,7 @@ def lost_command(
                 4 the server or the store is not available · 5 the record of the last run cannot be trusted
                 6 no such repository · 7 another branch has the name
     """
-    from dredge.gc.witness.lost import LostCommits
+    from dredge.gc.witness.people import LostCommits
 
     if apply != bool(names):
         raise ConfigError(
@@ -227,7 +227,7 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
     Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is in progress, or the server is not
                 the owner · 4 the server or the store is not available · 6 no such repository
     """
-    from dredge.gc.witness.lost import forget_lost
+    from dredge.gc.witness.people import forget_lost
 
     consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, kv_access())
     if as_json:
@@ -287,7 +287,7 @@ def open_repository_state(repository: str) -> ObjectWriter:
 
 
 def _read_report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.report import read_report
+    from dredge.gc.save_report.step import read_report
 
     return read_report(uri)
 

@@ -20,7 +20,7 @@ from dredge.gc.storage_classes import STORAGE_CLASSES
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import render_curve
+from dredge.runs.report import render_curve
 
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun

@@ -24,7 +24,7 @@ from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig, Ic
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.maintenance import RUNS
 from dredge.icechunk.many import ManyConfig, choose_repositories, summary_root
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_reader
 
@@ -48,14 +48,14 @@ def command() -> None:
 
 
 def _open_state(uri: str) -> ObjectWriter:
-    from dredge.icechunk.collection.undo import collected_of
+    from dredge.icechunk.collection.steps import collected_of
 
     return collected_of(uri).state  # refuses a place without a repository
 
 
 def _read_report(uri: str) -> dict[str, Any]:
-    from dredge.icechunk.collection.report import build_report
     from dredge.icechunk.collection.run import Run
+    from dredge.icechunk.collection.save_report import build_report
 
     return build_report(Run.open(uri))
 
@@ -79,7 +79,7 @@ def _check(config: CollectConfig) -> Preflight:
 
 
 def _purge(config: IcechunkPurgeConfig, runner: TaskRunner) -> StepSummary:
-    from dredge.icechunk.collection.undo import purge
+    from dredge.icechunk.collection.steps import purge
 
     return purge(config, runner)
 

@@ -11,7 +11,7 @@ import click
 from dredge.commands import FiniteRange, printing
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 
@@ -51,7 +51,7 @@ def restore_command(
                 4 the store is not available, or some objects were not restored: restore again
                 5 a file cannot be trusted · 6 no repository
     """
-    from dredge.icechunk.collection.undo import restore
+    from dredge.icechunk.collection.steps import restore
     from dredge.undo.putting_back import OUTCOMES
 
     config = IcechunkRestoreConfig.from_params(
@@ -223,7 +223,7 @@ def _cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> It
 
 
 def _answer_lines(answer: Answer) -> Iterator[str]:
-    from dredge.icechunk.collection.kinds import NAMES, OBJECT_FOLDERS
+    from dredge.icechunk.repository import NAMES, OBJECT_FOLDERS
 
     for key in answer.keys:
         yield f"{key} exists ({NAMES[next(kind for kind, prefix in OBJECT_FOLDERS.items() if key.startswith(prefix))]})"

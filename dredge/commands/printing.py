@@ -16,8 +16,7 @@ from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, 
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import run_ids
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import size_text
-from dredge.runs.report import left_out, save_summary, summarize, summary_lines, table_lines
+from dredge.runs.report import left_out, save_summary, size_text, summarize, summary_lines, table_lines
 from dredge.runs.tasks import PROGRESS
 from dredge.settings import Setting, settings_of
 from dredge.storage import open_reader, store_clock

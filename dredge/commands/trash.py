@@ -15,7 +15,7 @@ from dredge.commands.statements import forget_variable_command
 from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
-from dredge.runs.rendering import duration_text, size_text
+from dredge.runs.report import duration_text, size_text
 from dredge.storage import open_writer
 from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 

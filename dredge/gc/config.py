@@ -25,9 +25,9 @@ from dredge.approve.settings import (
     undo_setting,
 )
 from dredge.errors import ConfigError
-from dredge.gc.retention.policy import RetentionPolicy, load_policy
+from dredge.gc.retention import RetentionPolicy, load_policy
 from dredge.runs import versions
-from dredge.runs.pending.grace import (
+from dredge.runs.limits import (
     GRACE_HOURS_FINAL,
     choose_grace,
     grace_hours_setting,

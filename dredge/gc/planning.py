@@ -28,8 +28,7 @@ from dredge.gc.pending.known import find_list
 from dredge.gc.referring import find_referring
 from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
 from dredge.gc.state import Current, StateStore
-from dredge.gc.witness.owner import check_plan, read_block, read_environment_and_owner
-from dredge.gc.witness.ownership import Site
+from dredge.gc.witness.owner import Site, check_plan, read_block, read_environment_and_owner
 from dredge.inventory.manifest import latest_cutoff, plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs

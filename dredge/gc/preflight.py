@@ -30,12 +30,20 @@ from dredge.gc.referring import check_referring
 from dredge.gc.run import RUNS, STATE, open_state
 from dredge.gc.state import StateStore
 from dredge.gc.storage_classes import CHARGED_EARLY, HELD
-from dredge.gc.witness.owner import PLANNED, describe, has_consent, read_block
-from dredge.gc.witness.ownership import Site, compare_ids, read_owner, read_visitors
+from dredge.gc.witness.owner import (
+    PLANNED,
+    Site,
+    compare_ids,
+    describe,
+    has_consent,
+    read_block,
+    read_owner,
+    read_visitors,
+)
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform, warning
-from dredge.runs.rendering import number_of
+from dredge.runs.report import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.listing_schema import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms

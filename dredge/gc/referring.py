@@ -53,13 +53,13 @@ from dredge.gc.mark_uncommitted import (
 )
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
-from dredge.gc.witness.unnamed import kind_of, list_tables, open_table
+from dredge.gc.witness.record import kind_of, list_tables, open_table
 from dredge.lakefs import LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.preflight import Line, line_of, ok, warning
-from dredge.runs.rendering import number_of
+from dredge.runs.report import number_of
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE

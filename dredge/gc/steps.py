@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dredge.approve.question import Question
     from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
+    from dredge.approve.step import Question
     from dredge.gc.approve import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
@@ -132,7 +132,7 @@ def read_report(run: Run) -> dict[str, Any]:
     Raises:
         NotFoundError: the run has not ended.
     """
-    from dredge.gc.save_report.report import REPORT
+    from dredge.gc.save_report.step import REPORT
 
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
@@ -145,8 +145,8 @@ def put_question(run: Run) -> Question:
         RefusedError: the run has no question.
         LeaseHeldError: another run has taken over.
     """
-    from dredge.gc.approve.question import make_question
-    from dredge.gc.save_report.report import write_report
+    from dredge.gc.approve import make_question
+    from dredge.gc.save_report.step import write_report
 
     return make_question(run, write_report(run).details["page"])
 

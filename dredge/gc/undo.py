@@ -30,13 +30,12 @@ from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, Run, open_state, read_plan
 from dredge.gc.state import StateStore
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.witness.owner import check_before_deleting
-from dredge.gc.witness.ownership import Site
+from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner

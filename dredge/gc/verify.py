@@ -29,7 +29,7 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
 from dredge.lakefs import Ref
 from dredge.runs import ledger
-from dredge.runs.steps import Ahead, StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dredge.errors import FormatError, RefusedError
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import SnapshotEntry, instant
 
 MAIN = "main"
 

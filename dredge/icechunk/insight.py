@@ -21,12 +21,11 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.run import find_list
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_of, hashes_of_names, is_id
 from dredge.icechunk.maintenance import open_state
-from dredge.icechunk.repository import ids_in_config, read_history
+from dredge.icechunk.repository import OBJECT_FOLDERS, ids_in_config, read_history
 from dredge.runs.pending.store import parts_folder, read_rows
 from dredge.storage import ObjectReader, StorageOptions, exists, open_reader, store_clock
 from dredge.undo.deletions import read_deletions, read_hashes
@@ -258,7 +257,7 @@ def _needed_by(
 def _pending_rows(
     state: ObjectReader, uri: str, keys: Sequence[str], now: datetime
 ) -> Iterator[Mapping[str, Any]]:
-    pending = find_list(state, uri, now).pending
+    pending = find_list(state, uri, lambda: now).pending
     if pending is None:
         return
     for part in pending.parts.values():

@@ -12,15 +12,8 @@ from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_reader
+from dredge.undo import preflight as undo
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import (
-    check_folders,
-    check_lifecycle,
-    check_lock,
-    check_reach,
-    check_undo,
-    estimate_line,
-)
 from dredge.xid import new_descending_xid
 
 _SAMPLE_ROWS = 20_000
@@ -46,11 +39,11 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
     # A collection deletes chunks above all; the test object's name is not that of a chunk.
     folders = {"data": f"{base}/chunks", "state": f"{base}/{STATE}"}
     yield [
-        *check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
-        Check("store_elsewhere", lambda: check_reach(base, options)),
-        Check("lifecycle", lambda: check_lifecycle(folders, options)),
-        Check("undo", lambda: check_undo(config.undo, base, run_uri, options)),
-        Check("object_lock", lambda: check_lock(base, options)),
+        *undo.check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
+        Check("store_elsewhere", lambda: undo.check_reach(base, options)),
+        Check("lifecycle", lambda: undo.check_lifecycle(folders, options)),
+        Check("undo", lambda: undo.check_undo(config.undo, base, run_uri, options)),
+        Check("object_lock", lambda: undo.check_lock(base, options)),
         Check("alarms", lambda: _alarms(config, options)),
         Check("state", lambda: _state(config, met[0], options)),
         Check("estimate", lambda: _estimate(base, options)),
@@ -84,4 +77,4 @@ def _estimate(base: str, options: StorageOptions | None) -> Iterator[Line]:
         if rows >= _SAMPLE_ROWS:
             whole = False
             break
-    yield estimate_line("chunks", rows, time.monotonic() - started, whole)
+    yield undo.estimate_line("chunks", rows, time.monotonic() - started, whole)

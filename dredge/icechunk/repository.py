@@ -20,28 +20,21 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
+from dredge.icechunk.format import metadata
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
 from dredge.icechunk.format.manifests import ids_in
-from dredge.icechunk.format.repo_info import (
-    DELETED,
-    OVERWRITTEN,
-    REFS_FOLDER,
-    REPO_KEY,
-    RepoInfo,
-    SnapshotEntry,
-    live_refs,
-    parse_ref,
-    parse_repo_info,
-    ref_key,
-    written_at,
-)
-from dredge.icechunk.format.snapshots import micros, parse_parentage
 from dredge.icechunk.history import MAIN, History
-from dredge.icechunk.ids import is_id
+from dredge.icechunk.ids import ID_CHARS, is_id
 from dredge.runs.parts import get_part_cache
 from dredge.storage import ObjectInfo, ObjectReader, exists
 from dredge.storage.parallel import at_once, ordered_map
@@ -50,8 +43,30 @@ SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
+OBJECT_FOLDERS = {
+    "snapshots": SNAPSHOTS,
+    "transactions": TRANSACTIONS,
+    "manifests": MANIFESTS,
+    "chunks": CHUNKS,
+}
+"""Folder by kind, for objects with an id as their name. Referring kinds precede the kinds that they refer to."""
+OVERWRITTEN = "overwritten"
+"""The kind of old copies of the repo info. Spec 2 writes one at every change."""
+FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: metadata.COPIES}
+"""Folder by kind, in the order of deletion."""
+NAMES = {
+    "snapshots": "snapshots",
+    "transactions": "transaction logs",
+    "manifests": "manifests",
+    "chunks": "chunks",
+    OVERWRITTEN: "old repo infos",
+}
+"""Names of the kinds in texts."""
 CONFIG_KEY = "config.yaml"
+AT_ONCE = 16
+"""Requests in flight in a task."""
 READS_AT_ONCE = 128
+"""The same for small files."""
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
@@ -65,29 +80,31 @@ class KnownSnapshots:
     """Parents of snapshot files of spec 1: tag of the file and entry by id. The tag shows changes: an expiration
     rewrites such a file in place, and a person may restore an earlier one."""
 
-    entries: dict[str, tuple[str, SnapshotEntry]] = field(default_factory=dict)
+    entries: dict[str, tuple[str, metadata.SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
     """The spec version of a repository; NotFoundError without one. Raises RefusedError: a repository of spec 2 without
     its repo info, or keys that begin with "/"."""
     with at_once() as ask:
-        has_copies = ask(_lists_any, reader, f"{OVERWRITTEN}{REPO_KEY}.")
-        has_refs = ask(_lists_any, reader, REFS_FOLDER)
-        if exists(reader, REPO_KEY):
+        has_copies = ask(_lists_any, reader, f"{metadata.COPIES}{metadata.REPO_KEY}.")
+        has_refs = ask(_lists_any, reader, metadata.REFS_FOLDER)
+        if exists(reader, metadata.REPO_KEY):
             return 2
     if has_copies.result():
-        raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it")
+        raise _no_repo_info(reader, f"{metadata.COPIES} holds earlier versions of it")
     if has_refs.result():
         return 1
-    if any(_lists_any(reader, f"/{key}") for key in (REPO_KEY, REFS_FOLDER)):
+    if any(_lists_any(reader, f"/{key}") for key in (metadata.REPO_KEY, metadata.REFS_FOLDER)):
         # Releases before 2.1 wrote an empty prefix so (icechunk#2239).
         raise RefusedError(
             f"{reader.uri}: this repository was created at the root of the bucket by a release of Icechunk before 2.1,"
             " so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to the same keys"
             " without '/', below a prefix, and collect the copy."
         )
-    raise NotFoundError(f"{reader.uri}: no Icechunk repository (neither {REPO_KEY} nor {REFS_FOLDER})")
+    raise NotFoundError(
+        f"{reader.uri}: no Icechunk repository (neither {metadata.REPO_KEY} nor {metadata.REFS_FOLDER})"
+    )
 
 
 def _lists_any(reader: ObjectReader, prefix: str) -> bool:
@@ -97,8 +114,8 @@ def _lists_any(reader: ObjectReader, prefix: str) -> bool:
 def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
     # Refs of spec 1 may remain after an upgrade; they lack later commits.
     return RefusedError(
-        f"{reader.uri}/{REPO_KEY} is missing, but {why}, so this is a repository of spec 2. Nothing was changed"
-        f" or deleted. Restore the file first."
+        f"{reader.uri}/{metadata.REPO_KEY} is missing, but {why}, so this is a repository of spec 2. Nothing was"
+        " changed or deleted. Restore the file first."
     )
 
 
@@ -182,16 +199,16 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
     return replace(history, restamped=frozenset(found)) if found else history
 
 
-def history_of(info: RepoInfo) -> History:
+def history_of(info: metadata.RepoInfo) -> History:
     """The history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
     return History(2, entries, info.branches, info.tags, info.availability)
 
 
-def read_repo_info(reader: ObjectReader) -> RepoInfo:
+def read_repo_info(reader: ObjectReader) -> metadata.RepoInfo:
     """Read the repo info of spec 2; raises FormatError if it is damaged, RefusedError if it lacks main."""
-    info = parse_repo_info(reader.get(REPO_KEY))
-    _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
+    info = metadata.parse_repo_info(reader.get(metadata.REPO_KEY))
+    _require_main(reader, info.branches, f"{metadata.REPO_KEY} does not list branch {MAIN}")
     return info
 
 
@@ -199,7 +216,7 @@ def ids_in_config(reader: ObjectReader) -> set[str]:
     """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file."""
     with at_once() as ask:
         file = ask(reader.get, CONFIG_KEY)
-        has_info = exists(reader, REPO_KEY)
+        has_info = exists(reader, metadata.REPO_KEY)
     try:
         return ids_in([read_repo_info(reader).config if has_info else file.result()])
     except NotFoundError:
@@ -220,15 +237,17 @@ def read_tips(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
 
 def _ref_keys(reader: ObjectReader) -> list[str]:
-    batches = reader.list(REFS_FOLDER, on_skipped=_refuse_name)
+    batches = reader.list(metadata.REFS_FOLDER, on_skipped=_refuse_name)
     return [key for batch in batches for key in batch["key"].to_pylist() if not key.endswith("/")]
 
 
 def _read_tips(reader: ObjectReader, keys: Sequence[str]) -> dict[tuple[str, str], str]:
-    live = live_refs(keys)
+    live = metadata.live_refs(keys)
     names = {key: ref for ref, key in live.items()}
     try:
-        return {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
+        return {
+            names[key]: metadata.parse_ref(data, key) for key, data in reader.get_many(list(live.values()))
+        }
     except NotFoundError:
         _refuse_upgraded(reader)  # an upgrade removes refs
         raise
@@ -236,27 +255,27 @@ def _read_tips(reader: ObjectReader, keys: Sequence[str]) -> dict[tuple[str, str
 
 def _require_main_ref(reader: ObjectReader, tips: Collection[tuple[str, str]]) -> None:
     branches = [name for kind, name in tips if kind == "branch"]
-    _require_main(reader, branches, f"{ref_key('branch', MAIN)} is missing")
+    _require_main(reader, branches, f"{metadata.ref_key('branch', MAIN)} is missing")
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
     """Read the tip of a ref of spec 1; None if the ref is missing. RefusedError: a repo info exists."""
-    key = ref_key(kind, name)
+    key = metadata.ref_key(kind, name)
     try:
-        tip = parse_ref(reader.get(key), key)
+        tip = metadata.parse_ref(reader.get(key), key)
     except NotFoundError:
         tip = None
     _refuse_upgraded(reader)
-    return None if kind == "tag" and exists(reader, f"{key}{DELETED}") else tip
+    return None if kind == "tag" and exists(reader, f"{key}{metadata.DELETED}") else tip
 
 
 def _refuse_upgraded(reader: ObjectReader) -> None:
     # An upgrade writes the repo info and then removes refs, one by one or not at all: without a repo info, the refs
     # read before are complete.
-    if exists(reader, REPO_KEY):
+    if exists(reader, metadata.REPO_KEY):
         raise RefusedError(
-            f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, so its refs of spec 1 are outdated."
-            " Nothing more was changed or deleted. Start again."
+            f"{reader.uri} has {metadata.REPO_KEY}: it was upgraded to spec 2 meanwhile, so its refs of spec 1 are"
+            " outdated. Nothing more was changed or deleted. Start again."
         )
 
 
@@ -275,7 +294,7 @@ def _refuse_name(name: str) -> None:
     raise FormatError(f"{name}: not the key of a branch or a tag")
 
 
-def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
+def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> metadata.SnapshotEntry:
     """Read a snapshot file of spec 1; raises FormatError for a missing or damaged file."""
     key = SNAPSHOTS + snapshot
     try:
@@ -319,13 +338,13 @@ def read_parsed[T](
         yield from entries
 
 
-def _entry(data: bytes, key: str) -> SnapshotEntry:
-    return SnapshotEntry(*parse_parentage(data, key))
+def _entry(data: bytes, key: str) -> metadata.SnapshotEntry:
+    return metadata.SnapshotEntry(*metadata.parse_parentage(data, key))
 
 
 def _reachable_snapshots(
     reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None, files: SnapshotFiles
-) -> dict[str, SnapshotEntry]:
+) -> dict[str, metadata.SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at once; a
     # damaged, unreadable or missing file matters only on a path. Files written since the listing are read on the path.
     tags = {node: info.etag for node, info in files.items()}
@@ -333,7 +352,7 @@ def _reachable_snapshots(
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
     ahead = {node: entry for node, (_, entry) in proved.items()}
 
-    def parse(data: bytes, key: str) -> tuple[SnapshotEntry, bool] | None:
+    def parse(data: bytes, key: str) -> tuple[metadata.SnapshotEntry, bool] | None:
         try:
             found = _entry(data, key)
             if data[SPEC_BYTE] != 1:
@@ -353,7 +372,7 @@ def _reachable_snapshots(
                 proved[entry.id] = (str(tags[entry.id]), entry)
     if known is not None:
         known.entries = proved
-    found: dict[str, SnapshotEntry] = {}
+    found: dict[str, metadata.SnapshotEntry] = {}
     for tip in tips:
         node: str | None = tip
         while node is not None and node not in found:
@@ -386,13 +405,15 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
 def newest_copies(reader: ObjectReader) -> list[str]:
     """Names of the newest copies of the repo info, newest first (their names sort so)."""
     keys = (
-        key for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.") for key in batch.column("key").to_pylist()
+        key
+        for batch in reader.list(f"{metadata.COPIES}{metadata.REPO_KEY}.")
+        for key in batch.column("key").to_pylist()
     )
-    names = (key.removeprefix(OVERWRITTEN) for key in islice(keys, _LISTED_MAX))
-    return [name for name in names if written_at(name) is not None]
+    names = (key.removeprefix(metadata.COPIES) for key in islice(keys, _LISTED_MAX))
+    return [name for name in names if metadata.written_at(name) is not None]
 
 
-def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str]) -> None:
+def check_not_rolled_back(reader: ObjectReader, info: metadata.RepoInfo, copies: list[str]) -> None:
     """Compare the newest copies outside the operations log with the current repo info; RefusedError if one is later."""
     if not info.updates:
         return
@@ -401,17 +422,41 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
     oldest = info.updates[-1].updated_at
     unnamed = (name for name in copies if name not in named)
     for name in islice(unnamed, _READ_MAX):
-        made = written_at(name)
-        if made is None or micros(made) < oldest:
+        made = metadata.written_at(name)
+        if made is None or metadata.micros(made) < oldest:
             return
+        key = metadata.COPIES + name
         try:
-            updates = parse_repo_info(reader.get(OVERWRITTEN + name), OVERWRITTEN + name).updates
+            updates = metadata.parse_repo_info(reader.get(key), key).updates
         except NotFoundError:
             continue
         if updates and updates[0].updated_at >= oldest and updates[0].operation not in logged:
             raise RefusedError(
-                f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it has an operation"
-                f" ({updates[0].kind}) missing from the current one, so {REPO_KEY} was replaced by an earlier version."
-                " Nothing was changed or deleted. Restore the latest version; if you want this state, remove the later"
-                f" copies from {OVERWRITTEN}."
+                f"{reader.uri}/{key} is a copy of a later repo info than {metadata.REPO_KEY}: it has an operation"
+                f" ({updates[0].kind}) missing from the current one, which was replaced by an earlier version. Nothing"
+                " was changed or deleted. Restore the latest version; if you want this state, remove the later copies"
+                f" from {metadata.COPIES}."
             )
+
+
+_ROUNDED = timedelta(seconds=1)
+_ROUNDED_MICROS = 1_000_000
+
+
+def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
+    return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
+
+
+def is_old(last_modified: datetime, cutoff: datetime) -> bool:
+    """Whether an object was written before the cutoff, by the store's clock."""
+    return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
+
+
+def is_old_column(times: pa.Array, cutoff: datetime) -> npt.NDArray[np.bool_]:
+    """Compare many times with the cutoff; see `is_old`."""
+    micros = times.cast(pa.int64()).to_numpy()
+    micros = micros + np.where(micros % _ROUNDED_MICROS == 0, _ROUNDED_MICROS, 0)
+    limit = pa.scalar(cutoff, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()
+    found: npt.NDArray[np.bool_] = micros < limit
+    return found

@@ -23,8 +23,7 @@ from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.rendering import render, size_text
-from dredge.runs.report import COLUMNS
+from dredge.runs.report import COLUMNS, render, size_text
 from dredge.storage.parallel import ordered_map
 
 HEADERS = {

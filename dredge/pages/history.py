@@ -22,16 +22,16 @@ from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableEr
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.index.store import PARTS
 from dredge.gc.run import PLAN
-from dredge.gc.save_report.report import read_report
+from dredge.gc.save_report.step import read_report
 from dredge.gc.state import RunState, StateStore
-from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
+from dredge.icechunk.collection.save_report import build_report
 from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.lease import LEASE
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.runs.tasks import read_progress
 from dredge.runs.versions import Current, choose_mode
 from dredge.storage import ObjectReader, open_reader, open_writer

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.approve.question import Owned, owned_by_branch
+from dredge.gc.approve import Owned, owned_by_branch
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.outputs import BulkDeleteOutput as IcechunkBulkDelete
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
+from dredge.icechunk.repository import FOLDERS
 from dredge.pages.history import uri_of
 from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Kept, Numbers, PartRows, Rows
 from dredge.pages.places import KV, LAKEFS, Place

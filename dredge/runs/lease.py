@@ -30,9 +30,9 @@ from dredge.errors import (
     NotFoundError,
     UnavailableError,
 )
-from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.failures import closing_with
 from dredge.runs.payload import from_json, to_json
+from dredge.runs.tries import read_tagged, replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")

@@ -1,4 +1,7 @@
-"""Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories."""
+"""Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories.
+
+Also sizes, durations and curves as text, and the results of a run's steps, complete or not.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,244 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dredge.errors import DredgeError
+from dredge.errors import AlarmError, DredgeError, FormatError, RejectedError
 from dredge.runs.failures import foreseen
-from dredge.runs.folder import read_json
+from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import Json, to_json
-from dredge.runs.rendering import number_of, render, size_text
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SPANS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_DAYS_FROM_SECONDS = 48 * 3600
+
+
+def size_text(size_bytes: int | None) -> str:
+    """Format a size, such as "1.4 MiB"; "" for None."""
+    if size_bytes is None:
+        return ""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def duration_text(span: timedelta) -> str:
+    """Format a duration with its two largest units, such as "12 s", "13 h 12 min" or "2 days"."""
+    seconds = abs(span.total_seconds())
+    sign = "-" if span < timedelta(0) else ""
+    if seconds < 59.95:
+        return f"{sign}{seconds:.3g} s"
+    left = round(seconds)
+    words: list[tuple[int, str]] = []
+    for unit, size in _SPANS if left >= _DAYS_FROM_SECONDS else _SPANS[1:]:
+        count, left = divmod(left, size)
+        if count or words:
+            words.append((count, unit))
+    return sign + " ".join(f"{count} {unit}" for count, unit in words[:2] if count)
+
+
+def number_of(count: float, noun: str, several: str = "") -> str:
+    """Format a number of things, such as "1 day" or "2,000 days". `several`: plural of the noun; "" adds an s."""
+    return f"{count:,g} {noun}" if count == 1 else f"{count:,.12g} {several or f'{noun}s'}"
+
+
+# Includes for all pages, such as a curve.
+_SHARED = Path(__file__).parent / "templates"
+
+
+def render(template: Path, **values: Any) -> str:
+    """Render a Jinja template; values are escaped, and a missing value is an error. `template` is the file; other files
+    of its folder can be included."""
+    return _templates(template.parent).get_template(template.name).render(values)
+
+
+@cache
+def _templates(folder: Path) -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, _SHARED]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+_CURVE_TEMPLATE = Path(__file__).parent / "templates" / "curve.svg.j2"
+_WIDTH, _HEIGHT = 640, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 16, 36
+
+
+def place_curve(
+    marks: Sequence[tuple[int, int, str]], title: str, axis: str, text: Callable[[int], str]
+) -> dict[str, Any]:
+    """Compute the points of a curve. `marks`: at least one: position on the axis, height from 0, and a label; sorted by
+    position; returns JSON for `render_curve` and pages."""
+    first, last, most = marks[0][0], marks[-1][0], max(1, *(height for _, height, _ in marks))
+    across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    dots = [
+        {
+            "x": round(_LEFT + across * (place - first) / max(1, last - first), 1),
+            "y": round(_TOP + down * (1 - height / most), 1),
+            "place": place,
+            "text": about,
+        }
+        for place, height, about in marks
+    ]
+    return {
+        "title": title,
+        "axis": axis,
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "left": _LEFT,
+        "right": _WIDTH - _RIGHT,
+        "top": _TOP,
+        "base": _HEIGHT - _BOTTOM,
+        "most": text(most),
+        "least": text(0),
+        "dots": dots,
+    }
+
+
+def render_curve(curve: Mapping[str, Any]) -> str:
+    """Render a curve as SVG."""
+    return render(_CURVE_TEMPLATE, curve=curve)
+
+
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
+    "partial": "not everything was deleted",
+    "failed": "failed",
+    "unfinished": "not finished",
+}
+"""Texts of `RunResults.outcome`."""
+_AT_ONCE = 16
+_COMPLETE = ("success", "dry_run")
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The result of a step."""
+
+    step: str
+    summary: StepSummary | None  # of its newest try, complete or not; None without one
+    failure: dict[str, Any] | None  # as `RunFolder.read_failure` returns it, or None
+
+    @classmethod
+    def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
+        """Read the result of a step, unless its complete summary is known; a damaged summary is a failure."""
+        try:
+            done = known or folder.read_summary(step)
+            failure = folder.read_open_failure(step, done)
+            return cls(step, done or folder.read_incomplete(step), failure)
+        except FormatError as error:
+            return cls(step, None, {"step": step, "message": str(error)})
+
+    @property
+    def status(self) -> str:
+        """The summary's status, "rejected", "alarm", "failed" or "not done"."""
+        summary, failure = self.summary, self.failure
+        if summary is not None and (failure is None or summary.status not in _COMPLETE):
+            return summary.status
+        if failure is None:
+            return "not done"
+        kind = failure.get("kind")
+        return kind if kind in (RejectedError.kind, AlarmError.kind) else "failed"
+
+    def to_details(self) -> dict[str, Any]:
+        """The result as a row of a report's table of steps."""
+        summary = self.summary
+        counts = {} if summary is None else dict(summary.counts)
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in counts.items() if value)
+        return {
+            "step": self.step,
+            "status": self.status,
+            "seconds": "" if summary is None else f"{summary.seconds:.1f}",
+            "figures": figures or self.problem,
+            "counts": counts,
+        }
+
+    @property
+    def problem(self) -> str:
+        """The failure as text, or ""."""
+        return f"{self.step}: {self.failure['message']}" if self.failure is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResults:
+    """The results of a run's steps, in their order."""
+
+    steps: dict[str, StepResult]
+    dry_run: bool
+
+    @classmethod
+    def read(
+        cls,
+        folder: RunFolder,
+        outputs: Sequence[type[StepOutput]],
+        dry_run: bool,
+        known: Mapping[str, StepSummary] | None = None,
+    ) -> RunResults:
+        """Read the results of steps, unless their complete summaries are known."""
+        read, names = known or {}, [item.STEP for item in outputs]
+
+        def read_one(name: str) -> StepResult:
+            return StepResult.read(folder, name, read.get(name))
+
+        return cls(dict(zip(names, ordered_map(read_one, names, _AT_ONCE), strict=True)), dry_run)
+
+    def of[O: StepOutput](self, output: type[O]) -> O | None:
+        """Return a step's output, complete or not; None without a summary."""
+        result = self.steps.get(output.STEP)
+        return None if result is None or result.summary is None else output.of(result.summary)
+
+    @property
+    def summaries(self) -> Iterator[StepSummary]:
+        """All summaries."""
+        return (result.summary for result in self.steps.values() if result.summary is not None)
+
+    def to_details(self) -> dict[str, Any]:
+        """Problems, warnings and the table of steps, for a report."""
+        return {
+            "problems": [result.problem for result in self.steps.values() if result.problem],
+            "warnings": [warning for summary in self.summaries for warning in summary.warnings],
+            "steps": [result.to_details() for result in self.steps.values()],
+        }
+
+    @property
+    def failed(self) -> StepResult | None:
+        """The first failed step."""
+        return next((result for result in self.steps.values() if result.failure is not None), None)
+
+    @property
+    def outcome(self) -> str:
+        """ "success", "dry_run", "unfinished", or the status of the failed step."""
+        if self.failed is not None:
+            return self.failed.status
+        if any(result.summary is None for result in self.steps.values()):
+            return "unfinished"
+        return "dry_run" if self.dry_run else "success"
+
 
 log = logging.getLogger("dredge")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dredge.kv.rows import show
-from dredge.runs import rendering
+from dredge.runs import report as reports
 from dredge.runs.payload import Json, to_json
-from dredge.runs.rendering import duration_text
+from dredge.runs.report import duration_text
 from dredge.trash.apply import Outcome
 from dredge.trash.findings import TrashFinding, TrashPlan, by_kind
 
@@ -204,7 +204,7 @@ def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(report: Mapping[str, Any]) -> str:
     """The HTML page of a report."""
-    return rendering.render(_TEMPLATE, lines_max=LINES_MAX, **page_values(report))
+    return reports.render(_TEMPLATE, lines_max=LINES_MAX, **page_values(report))
 
 
 def _age(seconds: float | None) -> str:

@@ -32,10 +32,10 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.runs.cleanup import ListedFiles
 from dredge.runs.clock import Coverage
-from dredge.runs.conditional import change_file
 from dredge.runs.folder import RunFolder, is_run_id, read_json, run_ids
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.run import PlannedRun
+from dredge.runs.tries import change_file
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
@@ -255,7 +255,7 @@ def find_old_folders(
         files = ListedFiles.of(reader, f"{place.name}/{run_id}/", oldest)
         return files if len(files.aged) == len(files.sizes) else None  # a file is new: the run has continued
 
-    listed = ordered_map(files_of, chosen, run.plan.config.tuning.threads)
+    listed = ordered_map(files_of, chosen, _AT_ONCE)
     for run_id, files in zip(chosen, listed, strict=True):
         if files is None:
             continue

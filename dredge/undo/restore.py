@@ -22,7 +22,7 @@ from dredge.runs.clock import Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import unite, write_hashes

@@ -20,8 +20,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import to_json
-from dredge.runs.run import PlannedRun
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import PlannedRun, StepRecord
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.tasks import PartitionFunction, TaskRunner, round_robin
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock

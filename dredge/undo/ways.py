@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.runs.rendering import number_of, size_text
+from dredge.runs.report import number_of, size_text
 from dredge.settings import DAYS_MAX, Settings, check_settings, setting
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
 from dredge.storage.undo import Expiry

@@ -1,6 +1,6 @@
 """Identity and access of the embedded lakeFS: users, their access keys and permissions.
 
-Start at `accounts.py` (used by requests), then `directory/` (stored records) and `evaluation.py` (policies). The
+Start at `accounts.py` (used by requests), then `directory.py` (stored records) and `permissions.py` (policies). The
 partition `auth` has a real server's format, except for the encryption of secrets.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from lakefs_embedded.auth.accounts import Accounts
 from lakefs_embedded.auth.directory import Directory, Page
-from lakefs_embedded.auth.errors import InsufficientPermissionsError, UnauthorizedError, UnknownKeyError
 from lakefs_embedded.auth.model import Credential, Group, Policy, Statement, User
 from lakefs_embedded.auth.permissions import (
     ALL,
@@ -23,6 +22,7 @@ from lakefs_embedded.auth.permissions import (
     tag_arn,
     user_arn,
 )
+from lakefs_embedded.errors import InsufficientPermissionsError, UnauthorizedError, UnknownKeyError
 
 __all__ = [
     "ALL",

@@ -4,9 +4,9 @@
     accounts.allows(credential.user, Action.READ_OBJECT, object_arn("shop", "a/b"))
 
 A change by this process clears the caches at once; a change by another process on the same store is seen when the
-cache entry expires.
+cache entry expires. A new server has four groups with their policies, and an administrator.
 
-Source: lakeFS pkg/auth/cache.go, pkg/auth/setup.
+Source: lakeFS pkg/auth/cache.go, pkg/auth/setup, pkg/auth/base.go.
 """
 
 from __future__ import annotations
@@ -18,18 +18,26 @@ from contextlib import suppress
 from datetime import datetime
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from lakefs_embedded.auth import defaults, model
+from lakefs_embedded.auth import model
 from lakefs_embedded.auth.directory import Directory
-from lakefs_embedded.auth.errors import (
+from lakefs_embedded.auth.model import (
+    Clock,
+    Credential,
+    Group,
+    Policy,
+    SecretBox,
+    Statement,
+    User,
+    new_access_key_id,
+    new_secret,
+)
+from lakefs_embedded.auth.permissions import ALL, ALLOW, Grants, Permission, user_arn
+from lakefs_embedded.errors import (
     AlreadySetUpError,
     InsufficientPermissionsError,
     OwnerError,
     UnknownKeyError,
 )
-from lakefs_embedded.auth.evaluation import Grants
-from lakefs_embedded.auth.model import Clock, Credential, User
-from lakefs_embedded.auth.permissions import Permission
-from lakefs_embedded.auth.secrets import SecretBox, new_access_key_id, new_secret
 from lakefs_embedded.kv import KeyNotFoundError, Store
 
 CACHE_SECONDS = 5.0
@@ -137,7 +145,7 @@ class Accounts:
                 raise AlreadySetUpError
             key_id, secret = key or (new_access_key_id(), new_secret())
             model.check_key_id(key_id)
-            defaults.install(self.directory, model.check_name(user, "User"), self._clock())
+            install_defaults(self.directory, model.check_name(user, "User"), self._clock())
             with suppress(NotFoundError):  # left by a setup that was interrupted
                 self.directory.credentials.delete(user, key_id)
             made = self.directory.credentials.add(user, key_id, secret)
@@ -159,7 +167,7 @@ class Accounts:
         try:
             created = self.directory.users.get(user).created
         except NotFoundError:
-            defaults.install(self.directory, user, now)
+            install_defaults(self.directory, user, now)
             created = now
         self._mark_set_up()
         return Credential(user, access_key_id, secret, created)
@@ -237,3 +245,68 @@ class Cache[T]:
     def clear(self) -> None:
         """Drop all values."""
         self._values = {}
+
+
+ADMINS = "Admins"
+
+# name: (actions, resource)
+POLICIES: dict[str, tuple[tuple[str, ...], str]] = {
+    "FSFullAccess": (("fs:*",), ALL),
+    "FSReadWriteAll": (
+        (
+            "fs:Read*",
+            "fs:List*",
+            "fs:WriteObject",
+            "fs:DeleteObject",
+            "fs:RevertBranch",
+            "fs:CreateBranch",
+            "fs:CreateTag",
+            "fs:DeleteBranch",
+            "fs:DeleteTag",
+            "fs:CreateCommit",
+        ),
+        ALL,
+    ),
+    "FSReadAll": (("fs:List*", "fs:Read*"), ALL),
+    "RepoManagementFullAccess": (("ci:*", "retention:*", "branches:*", "pr:*", "fs:ReadConfig"), ALL),
+    "RepoManagementReadAll": (
+        ("ci:Read*", "retention:Get*", "branches:Get*", "pr:Read*", "pr:List*", "fs:ReadConfig"),
+        ALL,
+    ),
+    "AuthFullAccess": (("auth:*",), ALL),
+    "AuthManageOwnCredentials": (
+        (
+            "auth:CreateCredentials",
+            "auth:DeleteCredentials",
+            "auth:ListCredentials",
+            "auth:ReadCredentials",
+        ),
+        user_arn("${user}"),
+    ),
+}
+
+# name: its policies
+GROUPS: dict[str, tuple[str, ...]] = {
+    ADMINS: ("FSFullAccess", "AuthFullAccess", "RepoManagementFullAccess"),
+    "SuperUsers": ("FSFullAccess", "AuthManageOwnCredentials", "RepoManagementReadAll"),
+    "Developers": ("FSReadWriteAll", "AuthManageOwnCredentials", "RepoManagementReadAll"),
+    "Viewers": ("FSReadAll", "AuthManageOwnCredentials"),
+}
+
+
+def install_defaults(directory: Directory, administrator: str, now: datetime) -> None:
+    """Write the defaults, the administrator (of group Admins) last; existing records stay.
+
+    A second call completes an interrupted one.
+    """
+    for name, (actions, resource) in POLICIES.items():
+        policy = Policy(name, now, (Statement(ALLOW, actions, resource),))
+        directory.records.ensure(model.policy_key(name), policy.encode())
+    for group, policies in GROUPS.items():
+        directory.records.ensure(model.group_key(group), Group(group, now).encode())
+        for name in policies:
+            index = model.encode_index(model.policy_key(name))
+            directory.records.ensure(model.group_policy_key(group, name), index)
+    membership = model.encode_index(model.user_key(administrator))
+    directory.records.ensure(model.membership_key(ADMINS, administrator), membership)
+    directory.records.ensure(model.user_key(administrator), User(administrator, now).encode())

@@ -2,16 +2,17 @@
 
 Start at `Catalog`: one service for each kind of call, one method for each API call. Methods raise errors of
 `lakefs_embedded.errors` (with HTTP status) and return values of `results`. Times are aware UTC; `force` also changes a
-read-only repository; `prefix`, `after` and `amount` select a page (paging.py).
+read-only repository; `prefix`, `after` and `amount` select a page (listing.py).
 """
 
 from __future__ import annotations
 
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.catalog import Catalog
-from lakefs_embedded.catalog.dump_files import RefsDump
-from lakefs_embedded.catalog.dumps import RefsTask
+from lakefs_embedded.catalog.dumps import RefsDump, RefsTask
+from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.catalog.imports import ImportPath, ImportStatus
+from lakefs_embedded.catalog.model import CATALOG_DEFECTS, Settings
 from lakefs_embedded.catalog.results import (
     CommitOverrides,
     DeleteError,
@@ -26,9 +27,7 @@ from lakefs_embedded.catalog.results import (
     PrepareStatus,
     SignedUrl,
 )
-from lakefs_embedded.catalog.retention import Rules
-from lakefs_embedded.catalog.settings import CATALOG_DEFECTS, Settings
-from lakefs_embedded.catalog.signed_urls import PresignUnsupportedError
+from lakefs_embedded.catalog.signing import PresignUnsupportedError
 from lakefs_embedded.refs.records import Commit, Tag
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""API calls on branches."""
+"""API calls on branches and tags."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Literal
 
 from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog.contents import Contents
-from lakefs_embedded.catalog.diffs import diff_page, staged_diffs
+from lakefs_embedded.catalog.listing import diff_page, named_page, staged_diffs
 from lakefs_embedded.catalog.model import Namespaces, Refs, Staging
-from lakefs_embedded.catalog.paging import named_page
 from lakefs_embedded.catalog.results import Diff, Page
 from lakefs_embedded.errors import (
     BranchExistsError,
+    BranchNotFoundError,
     DefaultBranchError,
     DirtyBranchError,
     InvalidValueError,
+    TagExistsError,
     TagNotFoundError,
     described,
 )
-from lakefs_embedded.refs.names import check_branch, check_path
-from lakefs_embedded.refs.records import new_staging_token
-from lakefs_embedded.staging.flows import read_branch
+from lakefs_embedded.refs.records import Tag, check_branch, check_path, check_tag, new_staging_token
+from lakefs_embedded.staging.protocol import read_branch
 from lakefs_embedded.staging.reset import Resets
 
 ResetKind = Literal["reset", "object", "common_prefix"]
@@ -177,3 +177,45 @@ class BranchService:
             )
 
         return read_branch(self._refs.branches, found, branch, read)
+
+
+class TagService:
+    """Creates, gets, lists and deletes tags."""
+
+    def __init__(self, refs: Refs) -> None:
+        self._refs = refs
+
+    def create_tag(self, repository: str, tag: str, ref: str, *, force: bool = False) -> Tag:
+        """Create a tag of a commit. Raises TagExistsError: 409; also for the name of a branch or a commit."""
+        found = self._refs.repositories.writable(repository, force)
+        check_tag(tag)
+        commit = self._refs.resolver.commit(found, ref)
+        if self._refs.commits.exists(found, tag):
+            raise TagExistsError
+        try:
+            self._refs.branches.current(found, tag)
+        except BranchNotFoundError:
+            pass
+        else:
+            raise TagExistsError
+        made = Tag(tag, commit.id)
+        self._refs.tags.create(found, made)
+        return made
+
+    def get_tag(self, repository: str, tag: str) -> Tag:
+        """Look up a tag."""
+        return self._refs.tags.get(self._refs.repositories.get(repository), tag)
+
+    def list_tags(
+        self, repository: str, *, prefix: str = "", after: str = "", amount: int = 100
+    ) -> Page[Tag]:
+        """List in name order."""
+        found = self._refs.repositories.get(repository)
+        return named_page(
+            lambda start: self._refs.tags.scan(found, start), prefix, after, amount, lambda tag: tag.name
+        )
+
+    def delete_tag(self, repository: str, tag: str, *, force: bool = False) -> None:
+        """Remove a tag."""
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.tags.delete(found, tag)

@@ -2,12 +2,12 @@
 
     catalog.repositories   create, get, list, delete; metadata, branch protection    repositories.py
            .branches       create, get, list, delete, reset, diff                    branches.py
-           .tags           create, get, list, delete                                 tags.py
+           .tags           create, get, list, delete                                 branches.py
            .commits        commit, look up, log                                      commits.py
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
            .reading        stat, get and list objects at any ref                     reading.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
-           .addresses      hand out an address, link the object written there        addresses.py
+           .addresses      hand out an address, link the object written there        objects.py
            .multiparts     multipart uploads                                         multiparts.py
            .imports        commit objects of other places, without copying           imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
@@ -26,31 +26,23 @@ from collections.abc import Callable
 from dredge.errors import DredgeError
 from dredge.storage import ObjectWriter
 from dredge.xid import new_xid
-from lakefs_embedded.catalog.addresses import AddressService
-from lakefs_embedded.catalog.background import Background
-from lakefs_embedded.catalog.branches import BranchService
-from lakefs_embedded.catalog.commit_writer import CommitWriter
-from lakefs_embedded.catalog.commits import CommitService
-from lakefs_embedded.catalog.contents import Contents
-from lakefs_embedded.catalog.copies import Copies
+from lakefs_embedded.catalog.branches import BranchService, TagService
+from lakefs_embedded.catalog.commits import CommitService, CommitWriter
+from lakefs_embedded.catalog.contents import Contents, StagedWrites
 from lakefs_embedded.catalog.dumps import DumpService
+from lakefs_embedded.catalog.entries import ObjectBytes, PathProvider
 from lakefs_embedded.catalog.garbage import GarbageService
-from lakefs_embedded.catalog.handed_out import HandedOut
 from lakefs_embedded.catalog.imports import ImportService
 from lakefs_embedded.catalog.merges import MergeService
-from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Staging
+from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Settings, Staging
 from lakefs_embedded.catalog.multiparts import MultipartService
-from lakefs_embedded.catalog.object_bytes import ObjectBytes
-from lakefs_embedded.catalog.objects import ObjectService
+from lakefs_embedded.catalog.objects import AddressService, ObjectService
 from lakefs_embedded.catalog.reading import ReadingService
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.catalog.results import ExpiredRecords
-from lakefs_embedded.catalog.settings import Settings
-from lakefs_embedded.catalog.signed_urls import SignedUrls
-from lakefs_embedded.catalog.slices import PathProvider
-from lakefs_embedded.catalog.staged_writes import StagedWrites
-from lakefs_embedded.catalog.tags import TagService
-from lakefs_embedded.catalog.tasks import Tasks
+from lakefs_embedded.catalog.signing import SignedUrls
+from lakefs_embedded.catalog.tasks import Background, Tasks
+from lakefs_embedded.catalog.tracked import Copies, HandedOut
 from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.kv import Store
 

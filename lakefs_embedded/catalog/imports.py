@@ -22,16 +22,15 @@ from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectReader
 from dredge.xid import new_xid
-from lakefs_embedded.catalog.background import Background
-from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
+from lakefs_embedded.catalog.commits import CommitInfo, CommitWriter
 from lakefs_embedded.catalog.entries import path_bytes
 from lakefs_embedded.catalog.merges import STRATEGY_KEY
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.repositories import RepositoryService
+from lakefs_embedded.catalog.tasks import Background
 from lakefs_embedded.committed import Strategy
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.replace import replace_below
-from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.committed.writing import SplitRule, replace_below
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.records import Commit

@@ -8,8 +8,8 @@ from functools import partial
 
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded import committed
-from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
-from lakefs_embedded.catalog.diffs import Changed, committed_diffs, diff_page
+from lakefs_embedded.catalog.commits import CommitInfo, CommitWriter
+from lakefs_embedded.catalog.listing import Changed, committed_diffs, diff_page
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from lakefs_embedded.committed import Strategy
@@ -23,7 +23,7 @@ from lakefs_embedded.errors import (
     RevertParentError,
     described,
 )
-from lakefs_embedded.refs.history import merge_base
+from lakefs_embedded.refs.commits import merge_base
 from lakefs_embedded.refs.records import Commit
 
 STRATEGY_KEY = ".lakefs.merge.strategy"

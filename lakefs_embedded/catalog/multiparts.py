@@ -17,16 +17,14 @@ from datetime import datetime
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
-from lakefs_embedded.catalog.contents import Contents
-from lakefs_embedded.catalog.entries import DEFAULT_CONTENT_TYPE, object_stats
+from lakefs_embedded.catalog.contents import Contents, StagedWrites
+from lakefs_embedded.catalog.entries import DEFAULT_CONTENT_TYPE, PathProvider, object_stats
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.results import ObjectStats
-from lakefs_embedded.catalog.slices import PathProvider
-from lakefs_embedded.catalog.staged_writes import StagedWrites
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import MissingError, PreconditionError
 from lakefs_embedded.kv import KeyNotFoundError, Store
-from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.refs.records import check_path
 from lakefs_embedded.uploads import Part, Uploads, open_uploads
 
 PARTITION = b"multiparts"

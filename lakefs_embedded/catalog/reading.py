@@ -10,16 +10,15 @@ from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents
-from lakefs_embedded.catalog.entries import decode_entry, object_stats, path_bytes, prefix_stats
+from lakefs_embedded.catalog.entries import ObjectBytes, decode_entry, object_stats, path_bytes, prefix_stats
 from lakefs_embedded.catalog.listing import list_page
 from lakefs_embedded.catalog.model import Refs
-from lakefs_embedded.catalog.object_bytes import ObjectBytes
 from lakefs_embedded.catalog.results import ObjectContent, ObjectStats, Page
-from lakefs_embedded.catalog.signed_urls import SignedUrls
+from lakefs_embedded.catalog.signing import SignedUrls
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.errors import DataNotFoundError
-from lakefs_embedded.refs.names import check_path
-from lakefs_embedded.staging.flows import read_branch
+from lakefs_embedded.refs.records import check_path
+from lakefs_embedded.staging.protocol import read_branch
 
 
 class ReadingService:

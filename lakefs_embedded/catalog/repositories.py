@@ -8,12 +8,12 @@ from dredge.errors import ConflictError, NotFoundError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
+from lakefs_embedded.catalog.listing import named_page
 from lakefs_embedded.catalog.model import Namespaces, Refs
-from lakefs_embedded.catalog.paging import named_page
 from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import LostRaceError, NamespaceInUseError, ReadOnlyError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
-from lakefs_embedded.refs.names import check_branch, check_namespace, check_repository
+from lakefs_embedded.refs.records import check_branch, check_namespace, check_repository
 from lakefs_embedded.refs.repositories import METADATA_KEY
 
 CLAIM_KEY = "_lakefs/dummy"

@@ -8,7 +8,7 @@ tokens, newest wins) if different from the head. Like a real server it leaves ou
     addresses outside the namespace              not this namespace's objects
     type 0 entries with a relative address       though live on the branch (L14)
 
-The recorded copies (profile `design`, see `copies`) follow after all branches; read earlier, they would miss a rename
+The recorded copies (profile `design`, see `tracked`) follow after all branches; read earlier, they would miss a rename
 made during the listing of branches.
 
 A page ends at a limit of flushed parquet bytes, or after an interval. Its token is the next item: a branch and a path,
@@ -36,10 +36,10 @@ from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository
 from dredge.xid import descending_time
-from lakefs_embedded.catalog.copies import Copies
-from lakefs_embedded.catalog.diffs import staged_diffs
 from lakefs_embedded.catalog.entries import path_bytes, path_text
-from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.catalog.listing import staged_diffs
+from lakefs_embedded.catalog.model import Settings
+from lakefs_embedded.catalog.tracked import Copies
 from lakefs_embedded.committed import RangeReader
 from lakefs_embedded.errors import BranchNotFoundError, ContinuationTokenError
 from lakefs_embedded.refs.branches import Branches

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from lakefs_embedded.committed.apply import Applied, Change, apply
-from lakefs_embedded.committed.commits import commit_id
-from lakefs_embedded.committed.diff import Difference, DiffKind, compare, diff
-from lakefs_embedded.committed.merge import MergeConflictError, Strategy, merge
+from lakefs_embedded.committed.entries import commit_id
+from lakefs_embedded.committed.merge import (
+    Difference,
+    DiffKind,
+    MergeConflictError,
+    Strategy,
+    compare,
+    diff,
+    merge,
+)
 from lakefs_embedded.committed.store import RangeReader, RangeStore
-from lakefs_embedded.committed.writing import MetaRangeWriter
+from lakefs_embedded.committed.writing import Applied, Change, MetaRangeWriter, apply
 
 __all__ = [
     "Applied",

@@ -1,17 +1,18 @@
-"""Entries: objects at paths of commits and staging areas."""
+"""Entries, objects at paths of commits and staging areas; and the hashes that identify entries and commits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import cast
+from datetime import UTC, datetime, timedelta
+from typing import Self, cast
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.ident import int64_bytes, string_bytes, string_map
 from dredge.lakefs.files.ranges import Value
-from lakefs_embedded.committed.ident import Ident
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -85,3 +86,67 @@ class Entry:
     def value(self) -> Value:
         """The value of this entry's record in a range or a staging area."""
         return Value(self.identity(), self.encode())
+
+
+class Ident:
+    """A SHA-256 under construction; each method adds a part and returns the builder."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def raw(self, value: bytes) -> Self:
+        """Add bytes."""
+        self._hash.update(b"\x00" + int64_bytes(len(value)) + value)
+        return self
+
+    def string(self, value: str | bytes) -> Self:
+        """Add a string."""
+        self._hash.update(string_bytes(value))
+        return self
+
+    def int64(self, value: int) -> Self:
+        """Add a signed 64-bit integer."""
+        self._hash.update(int64_bytes(value))
+        return self
+
+    def strings(self, values: Sequence[str]) -> Self:
+        """Add a list of strings; their order matters."""
+        self._hash.update(b"\x03" + int64_bytes(len(values)) + b"".join(map(string_bytes, values)))
+        return self
+
+    def string_map(self, values: Mapping[str, str] | Mapping[str, bytes]) -> Self:
+        """Add a map; the order of its items does not matter."""
+        self._hash.update(string_map(values))
+        return self
+
+    def embedded(self, other: Ident) -> Self:
+        """Add the hash of a separately hashed value."""
+        self._hash.update(b"\x05")
+        return self.raw(other.digest())
+
+    def digest(self) -> bytes:
+        """The SHA-256 of the parts so far, 32 bytes."""
+        return self._hash.digest()
+
+    def hexdigest(self) -> str:
+        """The SHA-256 of the parts so far, 64 lowercase hex digits."""
+        return self._hash.hexdigest()
+
+
+def commit_id(
+    committer: str,
+    message: str,
+    metarange_id: str,
+    creation_date: datetime,
+    metadata: Mapping[str, str],
+    parents: Sequence[str],
+) -> str:
+    """Compute a commit's id, without version and generation, and with whole seconds of the date.
+
+    Source: lakeFS pkg/graveler/graveler.go
+    """
+    parts = Ident().string("commit:v1").string(committer).string(message).string(metarange_id)
+    parts.int64((creation_date - _EPOCH) // timedelta(seconds=1)).string_map(metadata)
+    return parts.embedded(Ident().strings(parents)).hexdigest()

@@ -19,8 +19,13 @@ from starlette.types import Message, Receive, Scope, Send
 from dredge.errors import DredgeError, UnavailableError
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.gateway import responses, routes
-from lakefs_embedded.gateway.dialect import as_lakefs, missing_repository
-from lakefs_embedded.gateway.errors import S3Error, UnknownOperationError, to_s3_error
+from lakefs_embedded.gateway.errors import (
+    S3Error,
+    UnknownOperationError,
+    as_lakefs,
+    missing_repository,
+    to_s3_error,
+)
 from lakefs_embedded.gateway.payload import Payload
 from lakefs_embedded.gateway.requests import AccessControl, AccessKey, S3Request, Target
 from lakefs_embedded.gateway.sigv4 import Claim, RawRequest, is_signed, read_claim, verify

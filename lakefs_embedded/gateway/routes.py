@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from starlette.responses import Response
 
 from lakefs_embedded.gateway.errors import S3Error, UnknownOperationError
-from lakefs_embedded.gateway.handlers import buckets, listing, multipart, reading, writing
+from lakefs_embedded.gateway.handlers import listing, multipart, reading, writing
 from lakefs_embedded.gateway.requests import S3Request, Target
-from lakefs_embedded.refs.names import PATH_BYTES_MAX
+from lakefs_embedded.refs.records import PATH_BYTES_MAX
 
 type Handler = Callable[[S3Request], Response]
 
@@ -31,15 +31,15 @@ OPERATIONS: tuple[tuple[str, str, str, Handler], ...] = (
     ("POST", OBJECT, "uploadId", multipart.complete_multipart_upload),
     ("DELETE", OBJECT, "uploadId", multipart.abort_multipart_upload),
     ("DELETE", OBJECT, "", writing.delete_object),
-    ("GET", BUCKET, "location", buckets.get_bucket_location),
-    ("GET", BUCKET, "versioning", buckets.get_bucket_versioning),
+    ("GET", BUCKET, "location", listing.get_bucket_location),
+    ("GET", BUCKET, "versioning", listing.get_bucket_versioning),
     ("GET", BUCKET, "uploads", multipart.list_multipart_uploads),
     ("GET", BUCKET, "list-type", listing.list_objects_v2),
     ("GET", BUCKET, "", listing.list_objects_v1),
-    ("HEAD", BUCKET, "", buckets.head_bucket),
-    ("PUT", BUCKET, "", buckets.create_bucket),
+    ("HEAD", BUCKET, "", listing.head_bucket),
+    ("PUT", BUCKET, "", listing.create_bucket),
     ("POST", BUCKET, "delete", writing.delete_objects),
-    ("GET", SERVICE, "", buckets.list_buckets),
+    ("GET", SERVICE, "", listing.list_buckets),
 )
 
 UNSUPPORTED_SUBRESOURCES = frozenset(

@@ -1,11 +1,22 @@
-"""Commit records: written once, never changed."""
+"""Commit records, written once and never changed, and walks over their graph: the log, the merge base of two commits.
+
+`MistakenIds` is a real server's fault after a cherry-pick, for tests: the server adds the new commit's metadata to its
+cached record of the picked commit, and resolves a full id to the hash of the cached record. Until the cache entry
+expires (10 minutes, or a restart), the full id resolves to a missing commit. A shorter prefix of the id, branches and
+the log still find the commit.
+
+Source: lakeFS pkg/graveler/ref/commit_iterator.go, merge_base_finder.go, manager.go; pkg/graveler/graveler.go
+(CherryPick; behaviour only).
+"""
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.committed import commit_id
@@ -118,3 +129,75 @@ class Commits:
             if not entry.key.startswith(start):
                 return
             yield Commit.decode(entry.value)
+
+
+GetCommit = Callable[[str], Commit]
+
+
+def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
+    """Yield a commit and its ancestors (`first_parent`: first parents only), each once.
+
+    The next commit is always the youngest commit reached so far. The order is not by creation date alone: a commit can
+    only follow one of its children.
+    """
+    first = get(start)
+    heap = [_rank(first)]
+    known = {start: first}
+    while heap:
+        commit = known[heapq.heappop(heap)[-1]]
+        yield commit
+        parents = commit.parents[:1] if first_parent else commit.parents
+        for parent_id in parents:
+            if parent_id not in known:
+                known[parent_id] = get(parent_id)
+                heapq.heappush(heap, _rank(known[parent_id]))
+
+
+def merge_base(get: GetCommit, left: str, right: str) -> Commit | None:
+    """Find the youngest common ancestor, by generation. Returns the commit, or None when there is none."""
+    sides: dict[str, int] = {}
+    heap: list[tuple[int, str]] = []
+
+    def reach(commit_id: str, side: int) -> None:
+        if sides.get(commit_id, 0) | side != sides.get(commit_id, 0):
+            sides[commit_id] = sides.get(commit_id, 0) | side
+            heapq.heappush(heap, (-get(commit_id).generation, commit_id))
+
+    reach(left, 1)
+    reach(right, 2)
+    while heap:
+        _, commit_id = heapq.heappop(heap)
+        commit = get(commit_id)
+        if sides[commit_id] == 3:
+            return commit
+        for parent in commit.parents:
+            reach(parent, sides[commit_id])
+    return None
+
+
+def _rank(commit: Commit) -> tuple[float, int, str]:
+    return (-commit.creation_date.timestamp(), -commit.generation, commit.id)
+
+
+CACHED_FOR = timedelta(minutes=10)
+
+
+class MistakenIds:
+    """Full commit ids with a wrong resolution; unless `enabled`, each id resolves to itself."""
+
+    def __init__(self, clock: Callable[[], datetime], *, enabled: bool) -> None:
+        self._clock = clock
+        self._enabled = enabled
+        self._mistaken: dict[tuple[bytes, str], tuple[str, datetime]] = {}
+
+    def picked(self, repository: Repository, commit: Commit, added: Mapping[str, str]) -> None:
+        """Spoil the id of a cherry-picked commit; `added` is the new commit's additional metadata."""
+        if self._enabled:
+            spoilt = replace(commit, metadata={**commit.metadata, **added})
+            until = self._clock() + CACHED_FOR
+            self._mistaken[repository.partition, commit.id] = expected_id(spoilt), until
+
+    def resolve(self, repository: Repository, commit_id: str) -> str:
+        """Resolve a full commit id, maybe wrongly."""
+        mistaken, until = self._mistaken.get((repository.partition, commit_id), ("", None))
+        return mistaken if until is not None and self._clock() < until else commit_id

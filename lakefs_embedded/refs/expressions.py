@@ -27,12 +27,9 @@ from lakefs_embedded.errors import (
     StagingRefError,
     TagNotFoundError,
 )
-from lakefs_embedded.refs.branches import Branches
-from lakefs_embedded.refs.commits import Commits
-from lakefs_embedded.refs.mistaken import MistakenIds
-from lakefs_embedded.refs.names import check_ref, is_commit_id
-from lakefs_embedded.refs.records import Commit
-from lakefs_embedded.refs.tags import Tags
+from lakefs_embedded.refs.branches import Branches, Tags
+from lakefs_embedded.refs.commits import Commits, MistakenIds
+from lakefs_embedded.refs.records import Commit, check_ref, is_commit_id
 
 _EXPRESSION = re.compile(r"(?P<base>[^~^@$]+)(?P<modifiers>(?:[~^][0-9]*|[@$])*)")
 _MODIFIER = re.compile(r"([~^@$])([0-9]*)")

@@ -6,7 +6,6 @@ catalog. `service.py` builds a server and `running.py` runs it; `fault_injection
 
 from __future__ import annotations
 
-from lakefs_embedded.server.data_folder import Credentials, DataFolder
 from lakefs_embedded.server.fault_injection import (
     DropConnection,
     FaultInjector,
@@ -14,7 +13,7 @@ from lakefs_embedded.server.fault_injection import (
     InjectedResponse,
 )
 from lakefs_embedded.server.running import ThreadedServer, serve
-from lakefs_embedded.server.settings import DEFECTS, HTTP_DEFECTS, ServerSettings
+from lakefs_embedded.server.settings import DEFECTS, HTTP_DEFECTS, Credentials, DataFolder, ServerSettings
 
 __all__ = [
     "DEFECTS",

@@ -21,7 +21,6 @@ from starlette.types import Receive, Scope, Send
 from lakefs_embedded.auth import User
 from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import COOKIE
-from lakefs_embedded.server.errors import CLIENT_GONE, RequestError, to_response
 from lakefs_embedded.server.fault_injection import (
     DropConnection,
     Fault,
@@ -30,9 +29,9 @@ from lakefs_embedded.server.fault_injection import (
     InjectedResponse,
 )
 from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.query import Query
-from lakefs_embedded.server.requests import ApiRequest, Backend
-from lakefs_embedded.server.schema import parse_body
+from lakefs_embedded.server.requests import ApiRequest, Backend, Query
+from lakefs_embedded.server.responses import CLIENT_GONE, RequestError, to_response
+from lakefs_embedded.server.schemas import parse_body
 from lakefs_embedded.server.uploads import BodyChunks
 
 access_log = logging.getLogger("lakefs_embedded.server.access")

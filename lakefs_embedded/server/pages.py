@@ -1,9 +1,12 @@
-"""Pages beside the API, without credentials: health, metrics, the specification, a page for browsers."""
+"""Pages beside the API, without credentials: health, metrics, a page for browsers, the specification (OpenAPI 3)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,10 +14,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakefs_embedded.server import responses
-from lakefs_embedded.server.errors import INVALID_ENDPOINT, RequestError
 from lakefs_embedded.server.handlers.server_info import LAKEFS_VERSION
-from lakefs_embedded.server.openapi import specification
+from lakefs_embedded.server.operations import Operation
+from lakefs_embedded.server.responses import INVALID_ENDPOINT, RequestError
 from lakefs_embedded.server.routes import BASE_PATH, OPERATIONS
+from lakefs_embedded.server.schemas import FieldType, ListOf, MapOfText, Schema
 from lakefs_embedded.server.usage import Usage
 
 _PAGE = f"""<!doctype html>
@@ -76,3 +80,62 @@ async def _openapi(request: Request) -> Response:
 @cache
 def _specification() -> bytes:
     return responses.to_json(specification(BASE_PATH, LAKEFS_VERSION, OPERATIONS))
+
+
+JsonObject = dict[str, Any]
+
+
+def specification(base_path: str, version: str, operations: Iterable[Operation]) -> JsonObject:
+    """Build the specification; all operations are below `base_path`."""
+    paths: JsonObject = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "lakeFS API (embedded server)", "version": version},
+        "servers": [{"url": base_path}],
+        "security": [{"basic_auth": []}, {"jwt_token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "basic_auth": {"type": "http", "scheme": "basic"},
+                "jwt_token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            }
+        },
+    }
+
+
+def _operation(operation: Operation) -> JsonObject:
+    made: JsonObject = {
+        "operationId": operation.name,
+        "summary": (operation.handler.__doc__ or "").strip().splitlines()[0],
+        "parameters": [
+            {"in": "path", "name": name, "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"{(\w+)}", operation.path)
+        ],
+        "responses": {"default": {"description": "the result, or an error with a message"}},
+    }
+    if operation.public:
+        made["security"] = []
+    if operation.schema is not None:
+        required = not isinstance(operation.schema, Schema) or operation.schema.required_body
+        content = {"application/json": {"schema": _type(operation.schema)}}
+        made["requestBody"] = {"required": required, "content": content}
+    return made
+
+
+def _type(expected: FieldType) -> JsonObject:
+    match expected:
+        case Schema():
+            fields = {**expected.required, **expected.optional}
+            made: JsonObject = {
+                "type": "object",
+                "title": expected.name,
+                "properties": {name: _type(inner) for name, inner in fields.items()},
+            }
+            return {**made, "required": list(expected.required)} if expected.required else made
+        case ListOf():
+            return {"type": "array", "items": _type(expected.item)}
+        case MapOfText():
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+    return {"type": str(expected)}

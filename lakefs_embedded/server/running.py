@@ -19,10 +19,9 @@ from dredge.errors import ConfigError, UnavailableError
 from lakefs_embedded.auth import Accounts
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.kv import Store
-from lakefs_embedded.server.data_folder import Credentials
 from lakefs_embedded.server.fault_injection import FaultInjector
 from lakefs_embedded.server.service import Clock, OpenNamespace, Service, utc_now
-from lakefs_embedded.server.settings import ServerSettings, split_listen
+from lakefs_embedded.server.settings import Credentials, ServerSettings, split_listen
 
 API_PATH = "/api/v1"
 STOP_SECONDS = 10  # for requests in progress when the server is asked to stop

@@ -15,7 +15,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from lakefs_embedded.server.errors import RequestError
+from lakefs_embedded.server.responses import RequestError
 
 CHUNK_BYTES = 256 << 10
 

@@ -1,5 +1,19 @@
-"""The committer's flow.
+"""The writer's, the reader's and the committer's flow, correct during concurrent commits.
 
+    writer    read the branch (may be cached)
+              write to its staging token
+              read the branch again (never cached)
+                 same token       no commit began while writing: done
+                 another token    write again: the first write may or may not be in the commit, and writing
+                                  the same value twice changes nothing
+
+    reader    read the branch (may be cached)
+              read through its tokens and its commit
+              read the branch again (never cached)
+                 unchanged        done
+                 changed          its tokens may have been emptied during the read: read again
+
+    committer
     1 seal       set_if: the staging token becomes the newest sealed token, a new token takes its place
     2 build      head + sealed tokens → ranges, metarange; the commit record is written
     3 fast path  set_if on the record written in step 1: head = the commit, no sealed tokens
@@ -16,7 +30,7 @@ A set_if fails only because another one succeeded, so at least one committer mak
 crash, the branch keeps a token until the commit with the token's changes is its head. Possible leftovers are a
 dangling commit and, after the last set_if, tokens not queued for dropping.
 
-Source: design "lakeFS on KV", committer flow; lakeFS pkg/graveler/graveler.go.
+Source: design "lakeFS on KV", writer flow, reader flow and committer flow; lakeFS pkg/graveler/graveler.go.
 """
 
 from __future__ import annotations
@@ -30,6 +44,42 @@ from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError
 from lakefs_embedded.refs.branches import Branches, Stored
 from lakefs_embedded.refs.records import Commit, new_staging_token
+
+READ_TRIES = 10
+
+
+def write_staged(
+    branches: Branches,
+    repository: Repository,
+    name: str,
+    write: Callable[[Branch], None],
+    tries: int,
+) -> None:
+    """Write to a branch by the writer's flow; `write` writes to `branch.staging_token` and must be idempotent.
+
+    After TooManyTriesError (429, a commit began during every try) the write may have taken effect.
+    """
+    branch = branches.cached(repository, name).branch
+    for _ in range(tries):
+        write(branch)
+        after = branches.current(repository, name).branch
+        if after.staging_token == branch.staging_token:
+            return
+        branch = after
+    raise TooManyTriesError
+
+
+def read_branch[T](branches: Branches, repository: Repository, name: str, read: Callable[[Branch], T]) -> T:
+    """Read by the reader's flow, through `branch.tokens` and `branch.commit_id`; no result may be lazy."""
+    branch = branches.cached(repository, name).branch
+    for _ in range(READ_TRIES):
+        result = read(branch)
+        after = branches.current(repository, name).branch
+        if after == branch:
+            return result
+        branch = after
+    raise TooManyTriesError
+
 
 _BACKOFF_SECONDS_MAX = 5.0
 

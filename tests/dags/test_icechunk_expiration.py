@@ -21,7 +21,7 @@ from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import plan_collection, release_lease
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.lease import LeaseGrant

@@ -25,8 +25,7 @@ from dredge.gc.planning import release_lease
 from dredge.gc.steps import slice_listing
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.restore import store_plan
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.format.metadata import SnapshotEntry, micros
 from dredge.icechunk.history import History
 from dredge.pages.drawing import Pages
 from dredge.pages.places import (

@@ -20,7 +20,7 @@ import psycopg
 
 from demo.kinds import plant_all
 from demo.lake import Lake as PlantedLake
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from lakefs_embedded.kv import open_store

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dredge.gc.insight.base_run import open_base
 from dredge.gc.insight.what_if import Proposal, WhatIf, what_if
 from dredge.gc.planning import release_lease
-from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
+from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from dredge.gc.planning import release_lease
-from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
+from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state import StateStore

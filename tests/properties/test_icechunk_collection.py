@@ -18,7 +18,7 @@ import pytest
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.metadata import instant, parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import read_history

@@ -20,7 +20,7 @@ from dredge.errors import DredgeError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.index import live_ids
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.ids import hash_of
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader

@@ -17,7 +17,7 @@ import pytest
 
 from dredge.icechunk.expiration.apply import differ
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.history import History
 from dredge.icechunk.library import delete_ref
 from dredge.icechunk.repository import read_history
@@ -62,7 +62,7 @@ def cases(seed: int, spec: int, folder: Path) -> Iterator[Case]:
 
 
 def read_times(folder: Path, ids: dict[str, str]) -> dict[str, int]:
-    from dredge.icechunk.format.snapshots import parse_snapshot
+    from dredge.icechunk.format.metadata import parse_snapshot
 
     return {
         name: parse_snapshot((folder / "snapshots" / snapshot).read_bytes(), snapshot).flushed_at

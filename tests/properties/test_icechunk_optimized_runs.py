@@ -29,7 +29,7 @@ from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.run import StateStore
 from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history

@@ -24,11 +24,10 @@ from lakefs_embedded.auth import Accounts, User
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.kv import Store
 from lakefs_embedded.server.authentication import Authenticator
-from lakefs_embedded.server.errors import to_response
 from lakefs_embedded.server.namespaces import Namespaces
 from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.query import Query
-from lakefs_embedded.server.requests import ApiRequest, Backend
+from lakefs_embedded.server.requests import ApiRequest, Backend, Query
+from lakefs_embedded.server.responses import to_response
 from lakefs_embedded.server.routes import OPERATIONS
 from lakefs_embedded.server.settings import ServerSettings
 from lakefs_embedded.server.usage import Usage

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files.addresses import canonical_address
 from dredge.lakefs.files.records import Branch, Repository
-from lakefs_embedded.catalog.retention import Rules
+from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.records import Commit, Tag

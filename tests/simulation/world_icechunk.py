@@ -178,7 +178,6 @@ def _config(chance: random.Random, drawn: Mapping[str, Any]) -> dict[str, Any]:
             "keys_per_task": chance.choice((3, 100_000)),
             "candidate_rows": chance.choice((2, 100_000)),
             "delete_keys": chance.choice((1, 2, 8000)),
-            "threads": 2,
         },
         "mode": drawn["mode"],
     }

@@ -11,7 +11,7 @@ from typing import Any
 from dredge.errors import DredgeError, UnavailableError
 from dredge.trash.findings import TrashLimits
 from lakefs_embedded.catalog import Catalog, Settings
-from lakefs_embedded.refs.life_cycle import LifeCycle
+from lakefs_embedded.refs.repositories import LifeCycle
 from tests.simulation.clock import HOUR, Clock
 from tests.simulation.history import Move, Scene, Simulation, Violation, World
 from tests.simulation.kv import DoorKV, WatchedKV

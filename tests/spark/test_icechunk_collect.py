@@ -14,7 +14,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, save_report
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
@@ -68,7 +68,7 @@ def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSes
     run = Run.open(plan.run_uri)
     tip = read_history(run.reader).branches["main"]
     before = objects(repo)
-    from dredge.icechunk.format.snapshots import parse_snapshot
+    from dredge.icechunk.format.metadata import parse_snapshot
 
     data = (repo / "snapshots" / tip).read_bytes()
     manifest = parse_snapshot(data, tip).manifests[0].id

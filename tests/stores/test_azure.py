@@ -17,7 +17,7 @@ from dredge.storage import StorageOptions, open_copier, open_deleter, open_reade
 from dredge.storage.azure import clients, deleting
 from dredge.storage.azure import deleting as copying
 from dredge.storage.options import AzureOptions
-from lakefs_embedded.catalog.signed_urls import sign_url
+from lakefs_embedded.catalog.signing import sign_url
 from tests.support.azure import ACCOUNT, KEY, TestContainer, copy_in_blocks, make_container
 
 pytestmark = pytest.mark.stores

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.schema import BOOLEAN, INTEGER, TEXT, FieldType, ListOf, MapOfText, Schema
+from lakefs_embedded.server.schemas import BOOLEAN, INTEGER, TEXT, FieldType, ListOf, MapOfText, Schema
 
 QUERY: Mapping[str, str] = {
     "path": "a/b",

@@ -13,7 +13,7 @@ from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import NONE, write_hashes
 from tests.support.gc import World, busy_world, summary_of

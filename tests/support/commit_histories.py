@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from hypothesis import strategies as st
 
 from dredge.lakefs.files.records import Branch
-from lakefs_embedded.catalog.retention import Rules
+from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.refs.records import Commit
 from tests.support.lakes import START
 

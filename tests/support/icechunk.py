@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.metadata import SnapshotEntry
 from dredge.icechunk.history import History
 
 ROOT_ID = "1CECHNKREP0F1RSTCMT0"

@@ -27,7 +27,7 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.metadata import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET, encode_id
 from dredge.icechunk.repository import read_history
 from dredge.runs.summary import StepSummary

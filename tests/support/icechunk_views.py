@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import local_storage, quiet

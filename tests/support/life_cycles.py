@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from lakefs_embedded.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
-from lakefs_embedded.refs.life_cycle import LifeCycle, open_repositories
 from lakefs_embedded.refs.records import DELETED_PARTITION, Tag, branch_key, new_staging_token, tag_key
-from lakefs_embedded.refs.repositories import METADATA_KEY, Repositories
+from lakefs_embedded.refs.repositories import METADATA_KEY, LifeCycle, Repositories, open_repositories
 from tests.support.faulty import CrashError, Operation
 from tests.support.lakes import ManualClock
 from tests.support.turns import Actor, Stage

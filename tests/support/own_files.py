@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dredge.gc.run import Run
-from dredge.gc.save_report.own_files import ROOT
+from dredge.gc.save_report.clean_up import ROOT
 from dredge.storage import DeleteOutcome
 from tests.support.gc import World
 from tests.support.memory_store import MemoryDeleter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dredge.gc.retention.policy import RetentionPolicy, read_policy
+from dredge.gc.retention import RetentionPolicy, read_policy
 from tests.support.gc import World, summary_of
 
 

@@ -89,7 +89,7 @@ def recovery(world: World, path: str) -> Iterator[None]:
     """
     catalog, name = world.lake.catalog, world.lake.repository
     newest, *_, oldest = catalog.commits.log(name, "main").results[:-1]
-    recheck: Any = import_module("dredge.gc.bulk_delete.recheck")  # the package has a function of that name
+    recheck: Any = import_module("dredge.gc.bulk_delete.watch")  # the package has a function of that name
     honest = recheck.find_active
 
     def move(*arguments: Any, **more: Any) -> Any:

@@ -17,7 +17,7 @@ from dredge.gc.bulk_delete import step as bulk_delete
 from dredge.gc.check_limits import step as check_limits
 from dredge.gc.run import open_state
 from dredge.gc.witness import mark, owner
-from dredge.gc.witness.unnamed import Unnamed
+from dredge.gc.witness.record import Unnamed
 from dredge.storage import ObjectWriter
 from dredge.undo.alarms import Alarm, acknowledge_alarms
 from lakefs_embedded.kv import MemoryKV

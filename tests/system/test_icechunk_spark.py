@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.library import expire_with_library, open_library
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader

@@ -82,7 +82,8 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text() or "own_files_deleter" in path.read_text()
     }
-    assert users == {f"dredge/gc/save_report/{name}.py" for name in ("own_files", "clean_up")} | {
+    assert users == {
+        "dredge/gc/save_report/clean_up.py",
         "dredge/icechunk/collection/own_files.py",
         "dredge/runs/cleanup.py",
         "dredge/trash/state.py",

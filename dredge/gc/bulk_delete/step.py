@@ -18,23 +18,28 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.head_watch import ROUND_OVER, check_sharing, watching_refs
-from dredge.gc.bulk_delete.outcomes import BulkDeleteOutput, settle
-from dredge.gc.bulk_delete.recheck import Seen, Subtracted, look_before_recheck, recheck
-from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
+from dredge.gc.bulk_delete.sweep import BulkDeleteOutput, SweepConfig, settle, sweep_parts
+from dredge.gc.bulk_delete.watch import (
+    ROUND_OVER,
+    Seen,
+    Subtracted,
+    check_sharing,
+    look_before_recheck,
+    recheck,
+    watching_refs,
+)
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.witness.owner import check_before_deleting
-from dredge.gc.witness.ownership import Site
+from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
-from dredge.runs.steps import Ahead, StepRecord, check_chain, collect_links
+from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin

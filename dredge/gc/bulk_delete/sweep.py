@@ -1,4 +1,6 @@
-"""Deletes candidates in groups, through the gate. The only module of the collector with a deleter.
+"""Deletes candidates in groups, through the gate, and settles the outcome of each: a row in the ledger, and the counts.
+
+The only module of the collector with a deleter.
 
     candidates − done − held − pinned − live again → shuffled → groups of keys
                           → gate open? → not in a new commit → protect (undo) → delete → ledger
@@ -9,31 +11,201 @@ Holds come from `check_limits.holds`; held and live candidates go to the ledger 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.outcomes import ALIVE_AGAIN
-from dredge.gc.check_limits import HoldFiles, Holds
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds, why_held
 from dredge.gc.namespaces import DATA
-from dredge.gc.subtract import NESTED, begin_with
+from dredge.gc.run import Run
+from dredge.gc.subtract import NESTED, SubtractOutput, begin_with
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
+from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import to_json
+from dredge.runs.run import StepRecord
+from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.sweep import DeletingTask
-from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
-from dredge.storage import open_deleter
+from dredge.storage import CHANGED, STORE_HOLD, open_deleter
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import PINNED
-from dredge.undo.protecting import GROUP_KEYS, protection
+from dredge.undo.protecting import GROUP_KEYS, NOT_COPIED, NOT_RESTORABLE, protection, words_of_not_copied
 from dredge.undo.ways import OFF, QUARANTINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Objects with the same reason, outcome and code; a payload."""
+
+    reason: str
+    outcome: str
+    code: str  # of the hold, or of the store's error; "" for none
+    objects: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, sums: Mapping[str, Any]) -> Group:
+        """A group from the sums of `ledger.settle_rows`."""
+        return cls(
+            reason=sums["reason"],
+            outcome=sums["outcome"],
+            code=sums["code"] or "",
+            objects=sums["objects"],
+            size_bytes=sums["bytes"],
+        )
+
+
+class BulkDeleteOutput(StepOutput):
+    """The outcome of each candidate."""
+
+    STEP = ledger.STEP
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+
+    # Rows of the ledger, a row for each candidate; empty in a dry run.
+    settled = NamedParts("")
+    # Objects by reason, outcome and code; empty in a dry run.
+    groups = Detail("groups", list[Group], default=[])
+    # Some failed deletions: `address`, `code` and `message` of the store's error.
+    failures: Detail[list[dict[str, Any]]] = Detail("failures", default=[])
+
+    def settled_of(self, part: PartInfo) -> PartInfo:
+        """The file of the ledger for a file of candidates; raises FormatError if it is missing."""
+        return self.part(f"{ledger.part_stem(part)}.parquet")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the ledger is settled; not so in a dry run."""
+        return "groups" in self.summary.details
+
+
+ALIVE_AGAIN = "alive_again"
+
+_WHY = {
+    ALIVE_AGAIN: "referenced again since the mark",
+    CHANGED: "it was overwritten, or its metadata changed, since it was listed",
+    STORE_HOLD: "the store refuses: the object has a hold, or a retention policy of the bucket applies",
+    "named_by_kept": "Icechunk: an unreachable snapshot or manifest references it, and is kept",
+    NOT_RESTORABLE: "its key ends with a slash, so some stores would refuse to restore a copy",
+    NOT_COPIED: "it could not be copied, so its deletion could not be undone",
+}
+
+
+# The codes of the sweep, in addition to those of holds.
+CODES = tuple(_WHY)
+
+
+def why_kept(code: str) -> str:
+    """The text of a code in reports; the code itself when unknown."""
+    return _WHY.get(code) or why_held(code)
+
+
+_FAILURES_MAX = 20
+_FATE = ("reason", "outcome", "code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleResult:
+    """Files of the ledger, groups of each file, and some failures; a payload."""
+
+    settled: list[PartInfo]
+    groups: list[Group]
+    failures: list[dict[str, str | None]]
+
+
+def settle(
+    run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
+) -> DredgeError | None:
+    """Settle the ledger of a sweep, and count its outcomes; after a complete sweep every candidate must have one.
+    Returns the error to end with when objects could not be deleted."""
+    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    results = run.spread(
+        runner, BulkDeleteOutput.STEP, settle_parts, _FAILURES_MAX, tasks, "parts", len(parts)
+    )
+    record.parts.extend(part for result in results for part in result.settled)
+    failures = [failure for result in results for failure in result.failures]
+    groups = _add_up(group for result in results for group in result.groups)
+    totals = Counter(dict.fromkeys(ledger.OUTCOMES, 0))
+    for group in groups:
+        totals[group.outcome] += group.objects
+    candidates = record.input(SubtractOutput).counts["candidates_objects"]
+    record.add(
+        deleted_bytes=sum(group.size_bytes for group in groups if group.outcome == ledger.DELETED),
+        undone_objects=candidates - totals.total(),
+    )
+    record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
+    record.details["groups"] = [to_json(group) for group in groups]
+    record.details["failures"] = failures[:_FAILURES_MAX]
+    if complete and totals.total() != candidates:
+        raise FormatError(
+            f"run {run.plan.run_id}: the ledger has {totals.total():,} objects for {candidates:,} candidates. Run the"
+            " step again; it continues from the ledger."
+        )
+    if totals[ledger.NOT_ADDRESSABLE]:
+        record.warn(
+            f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
+            " kept"
+        )
+    if not_copied := sum(group.objects for group in groups if group.code == NOT_COPIED):
+        record.warn(words_of_not_copied(not_copied))
+    return _failure(run, totals, groups, failures) if totals[ledger.FAILED] else None
+
+
+def _add_up(groups: Iterable[Group]) -> list[Group]:
+    totals: dict[tuple[str, str, str], Group] = {}
+    for group in groups:
+        key = group.reason, group.outcome, group.code
+        objects, size_bytes = (totals[key].objects, totals[key].size_bytes) if key in totals else (0, 0)
+        totals[key] = replace(
+            group, objects=objects + group.objects, size_bytes=size_bytes + group.size_bytes
+        )
+    return [totals[key] for key in sorted(totals)]
+
+
+def _failure(
+    run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Mapping[str, str | None]]
+) -> DredgeError:
+    # The codes of all failures, not only of the examples: one retryable code is worth another try.
+    codes = {group.code for group in groups if group.outcome == ledger.FAILED}
+    text = (
+        f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
+        f" ({', '.join(sorted(codes))}), such as {failures[0]['address']!r}; {totals[ledger.DELETED]:,} were."
+    )
+    return not_deleted(text, codes, totals[ledger.DELETED])
+
+
+@partition_function
+def settle_parts(run: WorkerRun, failures_max: int, candidates: list[PartInfo]) -> SettleResult:
+    """Write the settled ledger of some files: a row for each object."""
+    settled: list[PartInfo] = []
+    groups: list[Group] = []
+    failures: list[dict[str, str | None]] = []
+    for part in candidates:
+        rows = _best(run.folder, part)
+        found = ledger.settle_rows(run.folder, part, rows, _FATE, failures_max)
+        settled.append(found.part)
+        groups.extend(map(Group.of, found.groups))
+        failures.extend(found.failures)
+    return SettleResult(settled=settled, groups=groups, failures=failures)
+
+
+def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
+    rows = ledger.best(ledger.read_raw(folder, ledger.part_stem(part)))
+    candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
+    if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
+        raise FormatError(f"the ledger of {part.name} has objects that are no candidates. Start a new run.")
+    return rows
+
 
 # The default number of keys in flight of a deleter.
 _FIRST_GROUP = 16_000
@@ -77,7 +249,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
 
 
 class InUse:
-    """The hashes published by the driver (`head_watch.Published`), in a task."""
+    """The hashes published by the driver (`watch.Published`), in a task."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder

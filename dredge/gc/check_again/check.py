@@ -23,10 +23,10 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Plan, Run
 from dredge.gc.state import earlier_runs
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.witness.ownership import read_owner
+from dredge.gc.witness.owner import read_owner
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.storage.parallel import at_once

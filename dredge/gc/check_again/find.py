@@ -26,11 +26,11 @@ from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
-from dredge.gc.witness.unnamed import list_tables
+from dredge.gc.witness.record import list_tables
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.storage import exists

@@ -1,6 +1,6 @@
 """The guards on a run as a whole, a function each. A guard refuses the run or lets it pass, without side effects.
 
-Holds keep single objects (`dredge.gc.subtract.holds`); limits are upper bounds for a person to raise
+Holds keep single objects (`dredge.gc.subtract.candidates`); limits are upper bounds for a person to raise
 (`dredge.runs.limits`).
 """
 
@@ -28,7 +28,7 @@ from dredge.gc.state import foreign_runs, previous
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.runs.limits import Finding
-from dredge.runs.steps import StepRecord, breaks, collect_links, plan_digest
+from dredge.runs.run import StepRecord, breaks, collect_links, plan_digest
 from dredge.runs.summary import PartInfo
 from dredge.storage.parallel import at_once
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import GuardsOutput
+from dredge.approve.records import GuardsOutput
 from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -81,7 +81,7 @@ class CheckLimitsOutput(GuardsOutput):
 
     # Held candidates by code: code, why, objects, bytes, examples.
     held: Detail[list[dict[str, Any]]] = Detail("held")
-    # Figures of the pending list after this run (`dredge.runs.pending.figures`).
+    # Figures of the pending list after this run (`dredge.runs.pending.rows`).
     pending: Detail[dict[str, Any]] = Detail("pending", default={})
     # Candidates to be deleted, by reason: reason, objects, bytes, examples.
     would_delete: Detail[list[dict[str, Any]]] = Detail("would_delete")

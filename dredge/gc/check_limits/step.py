@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.approve.output import GUARD, conclude
+from dredge.approve.records import GUARD, conclude
 from dredge.gc.check_again.check import check_again, find_again, read_earlier
 from dredge.gc.check_limits import canaries, identical
 from dredge.gc.check_limits.canaries import Canary
@@ -34,13 +34,12 @@ from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
-from dredge.gc.witness.owner import claim_namespace, leave_id, read_environment_and_owner
-from dredge.gc.witness.ownership import Owner, Site
+from dredge.gc.witness.owner import Owner, Site, claim_namespace, leave_id, read_environment_and_owner
 from dredge.hashing import hash64
 from dredge.lakefs import Environment
 from dredge.runs.limits import Figures, Finding, Limits, worst
 from dredge.runs.payload import to_json
-from dredge.runs.steps import Ahead, StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes

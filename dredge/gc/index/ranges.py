@@ -2,14 +2,18 @@
 
 Their names are hashes of their contents, so a process that does several steps reads each file once: small files stay
 in the cache of the namespace's URI (`PlannedRun.going_on`).
+
+Commits kept by a tag, by our own walk or by a rule of the policy are active like all others. Of the commits of a rule
+about paths, only the entries with a matching path are kept (`list_committed.collect.collect_paths`).
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +22,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.namespaces import METADATA, Keys
-from dredge.gc.retention.policy import compile_glob
+from dredge.gc.retention import compile_glob, may_match
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
@@ -423,3 +427,64 @@ def decode_entries(data: bytes, key: str, expected_count: int) -> HeadEntries:
     if rows.num_rows != expected_count:
         raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")
     return HeadEntries(rows["key"], rows["size"].to_numpy().astype(np.uint64))
+
+
+# Folder for rules about paths: in the folder of a step, and beside the committed index.
+PATHS = "paths"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """Commits kept beyond the server's answer."""
+
+    name: str  # unique, for the report
+    why: str  # half a sentence for the report
+    commits: frozenset[str]  # ids; the server or other sets may keep them as well
+    # only entries with a path that matches one of these patterns; () for every entry
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """The ranges of a kept set beyond the server's answer."""
+
+    kept: KeptSet  # the set, without the commits of the server's answer
+    ranges: Ranges  # of a set about paths only those with possible matches
+
+    def to_details(self) -> dict[str, Any]:
+        """Return `name`, `why`, and the numbers of `commits` and `ranges`, for the report."""
+        kept = self.kept
+        return {
+            "name": kept.name,
+            "why": kept.why,
+            "commits": len(kept.commits),
+            "ranges": len(self.ranges),
+        }
+
+
+def find_extra(
+    run: Run,
+    runner: TaskRunner,
+    where: str,
+    kept: Iterable[KeptSet],
+    metarange_of: Callable[[str], str],
+    named: Metaranges,
+    without: Collection[str],
+) -> list[Extra]:
+    """Find the ranges of kept sets beyond those of the server's answer (`without`)."""
+    extras = []
+    for found in kept:
+        wanted = {metarange_of(commit) for commit in found.commits} - {""}
+        unread = wanted - named.named.keys()
+        ranges = named.select(wanted - unread)
+        if unread:
+            ranges |= read_metaranges(run, runner, f"{where}/{PATHS}", unread).select(unread)
+        extra = {item: facts for item, facts in ranges.items() if item not in without}
+        if found.paths:
+            extra = {
+                item: facts
+                for item, facts in extra.items()
+                if may_match(found.paths, facts.min_key, facts.max_key)
+            }
+        extras.append(Extra(found, extra))
+    return extras

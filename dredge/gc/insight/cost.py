@@ -24,14 +24,13 @@ import numpy.typing as npt
 from dredge.errors import ConfigError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.index.ranges import read_facts
+from dredge.gc.index.ranges import PATHS, read_facts
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
-from dredge.gc.retention.active import Line, find_lines
-from dredge.gc.retention.kept_sets import PATHS
+from dredge.gc.retention import Line, find_lines
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import LabelledSets, Labels
 

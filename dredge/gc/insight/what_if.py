@@ -25,10 +25,9 @@ from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import Keys
-from dredge.gc.retention.active import find_lines
-from dredge.gc.retention.policy import may_match
+from dredge.gc.retention import find_lines, may_match
 from dredge.lakefs import Commit, Rules
-from dredge.runs.rendering import number_of, place_curve, size_text
+from dredge.runs.report import number_of, place_curve, size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 from dredge.sets.live import in_any
@@ -373,7 +372,7 @@ def bar(value: int, most: int) -> str:
 
 
 def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Place the curve of days and freed bytes for `dredge.runs.rendering`; None for less than two points."""
+    """Place the curve of days and freed bytes for `dredge.runs.report`; None for less than two points."""
     line = points(found)
     if len(line) < 2:
         return None

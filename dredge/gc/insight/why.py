@@ -37,12 +37,11 @@ from dredge.gc.insight.why_evidence import (
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import Keys
-from dredge.gc.retention.active import FOREVER, Line, find_lines
-from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, compile_glob
+from dredge.gc.retention import FOREVER, Line, PolicyRule, RetentionPolicy, compile_glob, find_lines
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFSClient, Ref, Rules
-from dredge.runs.rendering import number_of
+from dredge.runs.report import number_of
 from dredge.sets.hashes import read_hashes
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.pins import active_pins

@@ -11,7 +11,7 @@ from dredge.gc.check_limits import keys_in_store
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.addresses import AddressType, answer_readings, canonical_address
-from dredge.runs.rendering import size_text
+from dredge.runs.report import size_text
 from dredge.storage import StorageOptions, open_reader
 
 LAKEFS = "lakefs://"

@@ -1,16 +1,22 @@
 """Step list_committed: the active commits, their ranges, and the live set.
 
 step           the step, and the ranges of expired commits
-active         the active commits, with the parents of dangling ones
-history        refs, commits and the server's list of active commits
-collect        from ranges to live sets, in two rounds of tasks; read_ranges is the first round
+active         refs, history and the active commits, with the parents of dangling ones
+collect        from ranges to live sets, in two rounds of tasks
 tables         the files of the step
 """
 
-from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
-from dredge.gc.list_committed.collect import collect_paths, collect_ranges
-from dredge.gc.list_committed.history import Graph, active_by_rules, known_commit, load_graph
-from dredge.gc.list_committed.read_ranges import Roles
+from dredge.gc.list_committed.active import (
+    ActiveCommits,
+    Graph,
+    active_by_rules,
+    find_active,
+    known_commit,
+    load_graph,
+    take_in_heads,
+    take_in_tags,
+)
+from dredge.gc.list_committed.collect import Roles, collect_paths, collect_ranges
 from dredge.gc.list_committed.tables import (
     CARRIED,
     COUNTED,

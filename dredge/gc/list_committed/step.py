@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from dredge.errors import UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
+    Extra,
     Metaranges,
     Ranges,
+    find_extra,
     find_range_files,
     read_leniently,
     read_metaranges,
@@ -20,19 +22,23 @@ from dredge.gc.index.ranges import (
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
-from dredge.gc.list_committed.collect import Collected, collect_paths, collect_ranges
-from dredge.gc.list_committed.read_ranges import Roles
-from dredge.gc.list_committed.tables import DROPPED, PATH_RANGES, REFERRING, SIZES, ListCommittedOutput
+from dredge.gc.list_committed.collect import Collected, Roles, collect_paths, collect_ranges
+from dredge.gc.list_committed.tables import (
+    DROPPED,
+    PATH_RANGES,
+    REFERRING,
+    SIZES,
+    ListCommittedOutput,
+)
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, look_at_referring
-from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json
-from dredge.runs.steps import Ahead, StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet

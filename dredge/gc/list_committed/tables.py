@@ -21,6 +21,7 @@ from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 if TYPE_CHECKING:
     from dredge.gc.list_committed.active import ActiveCommits
 
+
 # Files of hashes: live addresses; sizes of the entries of branch heads; addresses of ranges of expired commits only.
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
 # Files with the number of active ranges that name each address.

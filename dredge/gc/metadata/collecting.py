@@ -39,15 +39,12 @@ from dredge.gc.metadata.deleting import (
     put_back,
     read_versions,
 )
-from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
-from dredge.gc.metadata.named import Names, NamesReader
+from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, Names, NamesReader, sort_files
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS, open_state
-from dredge.gc.witness.owner import check_before_deleting, keeps_id
-from dredge.gc.witness.ownership import Site, compare_ids, read_owner
-from dredge.gc.witness.record import Past
-from dredge.gc.witness.unnamed import sort_out
+from dredge.gc.witness.owner import Site, check_before_deleting, compare_ids, keeps_id, read_owner
+from dredge.gc.witness.record import Past, sort_out
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
@@ -55,7 +52,7 @@ from dredge.runs.gate import Gate, watching
 from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import Turn
 from dredge.runs.pending.store import SmallList, found_rows
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectInfo, StorageOptions, open_versions, open_writer
 from dredge.storage.model import MaySend

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.runs.pending.grace import (
+from dredge.runs.limits import (
     GRACE_HOURS_FINAL,
     choose_grace,
     grace_hours_setting,

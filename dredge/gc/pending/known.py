@@ -16,15 +16,14 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.gc.state import StateStore, open_base
-from dredge.gc.witness.owner import keeps_id
-from dredge.gc.witness.ownership import OWN, Site
+from dredge.gc.witness.owner import OWN, Site, keeps_id
 from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, read_list
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, open_writer

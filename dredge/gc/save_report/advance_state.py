@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import approval_inputs
+from dredge.approve.records import approval_inputs
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
@@ -33,7 +33,7 @@ from dredge.hashing import hash64
 from dredge.lakefs.files.records import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.steps import Ahead, StepRecord, check_chain, collect_links
+from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes

@@ -1,4 +1,4 @@
-"""The choice of slices, and the files of the step.
+"""The choice of slices, one task of their listing, and the files of the step.
 
     data/<slice>/<object>          a slice: its name is a descending xid, made when the slice was opened
     data/!ab/c/<slice>/<object>    extra levels of another edition; any depth
@@ -11,17 +11,24 @@ range, without assumptions about its names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dredge.errors import FormatError
-from dredge.gc.namespaces import DATA, METADATA, left_prefixes
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.namespaces import DATA, METADATA, left_folder, left_prefixes
 from dredge.gc.run import Plan
-from dredge.runs.summary import Detail, NamedParts, StepOutput
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
+from dredge.runs.tasks import WorkerRun, partition_function
+from dredge.storage import ObjectReader
+from dredge.storage.listing_schema import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
+from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
 # Keys are cut at these characters. A cut is exact for all other characters, too.
@@ -180,3 +187,202 @@ def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
         ranges.append(replace(item, start_after=last_key, stop_before=cut + "\0"))
         last_key = cut
     return [*ranges, replace(item, start_after=last_key)]
+
+
+# Objects outside `data/` are only counted for a warning; beyond this number the exact count does not matter.
+_OUTSIDE_MAX = 1_000_000
+_SHOWS_REPOSITORY = f"/{METADATA}|/dummy$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfig:
+    """The parameters of all tasks."""
+
+    cutoff: datetime  # objects modified strictly before this become rows of old objects
+    # slices opened before this are not listed again, so their young objects become rows as well
+    covers_until: datetime
+    rows_max: int  # objects of one item before its rest is left to other tasks
+    part_rows: int  # rows of a file
+    threads: int  # items listed at once by a task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTask:
+    """A task; its name is in the names of its files, and no other task of the step has it."""
+
+    name: str
+    items: list[Item]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListResult:
+    """The result of a task."""
+
+    parts: list[PartInfo]  # files of old objects, then files of young ones
+    counts: dict[str, int]  # figures by name
+    foreign: list[str]  # folders below `data/` with files of another repository (`namespaces.left_folder`)
+    rest: list[Item] = field(default_factory=list)  # the rest of long items, cut into ranges
+    slices: list[str] = field(
+        default_factory=list
+    )  # of an inventory: folders directly below `data/` with objects
+
+
+@partition_function
+def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
+    """List items and write their objects as parts. Raises RefusedError: an object without a usable time."""
+    old = PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
+    young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
+    counts: Counter[str] = Counter()
+    rest: list[Item] = []
+    foreign: set[str] = set()
+    reader = run.open_store()
+    # In the order of the items, so a repeated task writes the same parts.
+    for listed in ordered_map(lambda item: _list_item(reader, item, config), task.items, config.threads):
+        run.progress.add(listed.counts["old_objects"] + listed.counts["young_objects"])
+        counts.update(listed.counts)
+        rest.extend(listed.rest)
+        foreign |= listed.foreign
+        old.add(listed.old)
+        young.add(listed.young)
+    parts = [*old.finish(), *young.finish()]
+    return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=sorted(foreign))
+
+
+@dataclass(slots=True)
+class Listed:
+    """The rows and figures of one item, and its rest."""
+
+    old: list[pa.Table] = field(default_factory=list)
+    young: list[pa.Table] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    rest: list[Item] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)
+
+
+def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> Listed:
+    listed = Listed()
+    if item.kind == "outside":
+        for batch in reader.list(item.prefix, item.start_after, item.stop_before):
+            count_outside(batch, listed.counts)
+            if sum(listed.counts[name] for name in ("root_objects", "elsewhere_objects")) >= _OUTSIDE_MAX:
+                break
+        return listed
+    opened = slice_time(item.prefix)
+    will_be_covered = opened is not None and opened < config.covers_until
+    rows, first_key = 0, ""
+    for batch in _batches(reader, item, listed.counts):
+        check_times(batch)
+        note_foreign(batch, listed)
+        sort_by_age(batch, config.cutoff, listed, will_be_covered)
+        first_key = first_key or batch["key"][0].as_py()
+        rows += batch.num_rows
+        if item.capped and item.kind == "tree" and rows >= config.rows_max:
+            listed.rest = cut_rest(item, first_key, batch["key"][-1].as_py())
+            break
+    return listed
+
+
+def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator[pa.RecordBatch]:
+    def unnamed(_: str) -> None:
+        counts["unnamed_objects"] += 1
+
+    if item.kind == "tree":
+        yield from reader.list(item.prefix, item.start_after, item.stop_before, unnamed)
+        return
+    found = reader.list_level(item.prefix).objects
+    if found:
+        columns = [
+            pa.array([info.key for info in found], pa.string()),
+            pa.array([info.size for info in found], pa.int64()),
+            pa.array([info.last_modified for info in found], pa.timestamp("us", tz="UTC")),
+            pa.array([info.etag for info in found], pa.string()),
+            pa.array([info.storage_class for info in found], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA_WITH_CLASS)
+
+
+def check_times(batch: pa.RecordBatch) -> None:
+    """Raise RefusedError for an object without a usable time."""
+    times = batch["last_modified"]
+    # Not at module level: the first value of Arrow's in a process imports pandas, for half a second.
+    epoch = pa.scalar(0, pa.timestamp("us", tz="UTC"))
+    useless = pc.or_kleene(pc.is_null(times), pc.less_equal(times, epoch))
+    if pc.any(useless).as_py():
+        key = batch["key"].filter(useless)[0].as_py()
+        raise RefusedError(
+            f"the store gives no time for {key!r}. An object of unknown age can be neither kept nor deleted safely."
+            " Nothing was deleted. Check the store: a listing must have Last-Modified."
+        )
+
+
+def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
+    """Record folders with keys of another repository."""
+    inner = pc.match_substring_regex(batch["key"], _SHOWS_REPOSITORY)
+    if pc.any(inner).as_py():
+        listed.foreign |= set(map(left_folder, batch["key"].filter(inner).to_pylist()))
+        listed.counts["foreign_metadata"] += pc.sum(inner).as_py()
+
+
+def sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: Listed, will_be_covered: bool) -> None:
+    """Count objects by age; keep the rows of old objects, and of young objects in slices not listed again."""
+    is_old = pc.less(batch["last_modified"], pa.scalar(cutoff, pa.timestamp("us", tz="UTC")))
+    old = batch.filter(is_old)
+    size_all, size_old = pc.sum(batch["size"]).as_py(), pc.sum(old["size"]).as_py() or 0
+    listed.counts["old_objects"] += old.num_rows
+    listed.counts["old_bytes"] += size_old
+    listed.counts["young_objects"] += batch.num_rows - old.num_rows
+    listed.counts["young_bytes"] += size_all - size_old
+    if old.num_rows:
+        listed.old.append(_rows(old))
+    if will_be_covered and old.num_rows < batch.num_rows:
+        listed.young.append(_rows(batch.filter(pc.invert(is_old))))
+
+
+def _rows(batch: pa.RecordBatch) -> pa.Table:
+    columns = [batch["key"], batch["size"], batch["last_modified"], batch["etag"]]
+    columns.append(pa.array(hash64(batch["key"])))
+    known = STORAGE_CLASS in batch.schema.names
+    columns.append(batch[STORAGE_CLASS] if known else pa.nulls(batch.num_rows, pa.string()))
+    return pa.Table.from_arrays(columns, schema=LISTED)
+
+
+def count_outside(batch: pa.RecordBatch, counts: Counter[str]) -> None:
+    """Count objects directly in the namespace root, and objects in folders outside `data/` and `_lakefs/`."""
+    nested = pc.match_substring(batch["key"], "/")
+    root = batch.filter(pc.invert(pc.or_(nested, pc.equal(batch["key"], "dummy"))))
+    counts["root_objects"] += root.num_rows
+    counts["root_bytes"] += pc.sum(root["size"]).as_py() or 0
+    counts["elsewhere_objects"] += pc.sum(nested).as_py() or 0
+
+
+class PartSink:
+    """Collects rows of `LISTED` and writes them in order, as parts of at least `part_rows` rows but for the last."""
+
+    def __init__(self, folder: RunFolder, name: str, part_rows: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._parts: list[PartInfo] = []
+        self._part_rows = part_rows
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, tables: list[pa.Table]) -> None:
+        """Add rows."""
+        for table in tables:
+            self._tables.append(table)
+            self._rows += table.num_rows
+            if self._rows >= self._part_rows:
+                self._flush()
+
+    def finish(self) -> list[PartInfo]:
+        """Write the rest; return all parts."""
+        if self._rows:
+            self._flush()
+        return self._parts
+
+    def _flush(self) -> None:
+        table = pa.concat_tables(self._tables)
+        self._parts.append(
+            self._folder.write_table(SliceListingOutput.STEP, len(self._parts), table, self._name)
+        )
+        self._tables, self._rows = [], 0

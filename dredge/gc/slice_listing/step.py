@@ -24,32 +24,30 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Plan, Run
-from dredge.gc.slice_listing.items import (
-    ListConfig,
-    Listed,
-    ListResult,
-    ListTask,
-    PartSink,
-    check_times,
-    count_outside,
-    list_items,
-    note_foreign,
-    sort_by_age,
-)
 from dredge.gc.slice_listing.slices import (
     OLD,
     OUTSIDE,
     YOUNG,
     Item,
+    ListConfig,
+    Listed,
+    ListResult,
+    ListTask,
+    PartSink,
     SliceListingOutput,
+    check_times,
     choose_slices,
+    count_outside,
+    list_items,
+    note_foreign,
     slice_time,
+    sort_by_age,
     unlisted_text,
 )
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.payload import to_json
-from dredge.runs.steps import Ahead, StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import Level

@@ -1,8 +1,16 @@
 """Step subtract: the candidates, listed objects outside the live set."""
 
-from dredge.gc.subtract.candidates import EXPIRED, REASONS, SubtractOutput, sums_by
-from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
-from dredge.gc.subtract.store_lookup import Refused, ask_store, by_folder, folders_of
+from dredge.gc.subtract.candidates import (
+    EXPIRED,
+    NESTED,
+    REASONS,
+    SAME_SIZE,
+    SubtractOutput,
+    begin_with,
+    sums_by,
+    why_of_hold,
+)
+from dredge.gc.subtract.earlier_runs import Refused, ask_store, by_folder, folders_of
 
 __all__ = [
     "EXPIRED",

@@ -26,20 +26,24 @@ from dredge.errors import NotFoundError
 from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
-from dredge.gc.witness.owner import refuse
-from dredge.gc.witness.ownership import Site, compare_ids
-from dredge.gc.witness.record import COMMITS, TABLES, MarkRecord, Past, is_what_if, write_record
-from dredge.gc.witness.unnamed import (
+from dredge.gc.witness.owner import Site, compare_ids, refuse
+from dredge.gc.witness.record import (
+    COMMITS,
+    TABLES,
     Files,
+    MarkRecord,
+    Past,
     Unnamed,
     demand_metaranges,
     find_metarange_before,
     find_unnamed,
+    is_what_if,
     list_tables,
+    write_record,
 )
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.payload import to_json
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from dredge.icechunk.collection.index import ManifestIndex, error_of_difference,
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, new_chunks_name
 from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hash_ids, hashes_of
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
+from dredge.icechunk.repository import AT_ONCE, CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, waiting_function
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
@@ -73,11 +73,9 @@ class AskResult:
     is_damaged: bool = False
 
 
-def _ask_store(
-    reader: ObjectReader, ids: npt.NDArray[np.uint8], threads: int, new: PartInfo | None = None
-) -> AskResult:
+def _ask_store(reader: ObjectReader, ids: npt.NDArray[np.uint8], new: PartInfo | None = None) -> AskResult:
     keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
-    there = list(ordered_map(partial(exists, reader), keys, threads))
+    there = list(ordered_map(partial(exists, reader), keys, AT_ONCE))
     missing = unite([hashes_of(ids)[~np.array(there, np.bool_)]])
     some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
     return AskResult(asked=len(keys), missing=len(missing), absent=some, new=new)
@@ -103,14 +101,6 @@ def _record(record: StepRecord, answers: Sequence[AskResult]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskConfig:
-    """Payload of all tasks: chunks in earlier counts, and requests in flight."""
-
-    counted: CountedSet
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskTask:
     """New manifests of a part of the index: tags of the files with unproved bytes by id ("" without a tag), and the
     others' ids."""
@@ -122,13 +112,13 @@ class AskTask:
 
 
 @waiting_function
-def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResult:
-    """Find the new chunks of some manifests, and ask the store for those of unproved manifests."""
+def ask_for_chunks(run: WorkerRun, before: CountedSet, task: AskTask) -> AskResult:
+    """Find the chunks of some manifests without earlier counts, and ask the store for those of unproved manifests."""
     reader = run.open_store()
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
     pieces = []
     keys = [MANIFESTS + manifest for manifest in task.unproved]
-    read = get_ahead(partial(_get_live, reader), keys, config.threads)
+    read = get_ahead(partial(_get_live, reader), keys, AT_ONCE)
     for (manifest, tag), (key, data) in zip(task.unproved.items(), read, strict=True):
         found = parse_manifest(data, key)
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != tag:
@@ -139,10 +129,10 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     ids = _distinct(pieces)
     named_by_all = unite([counted[manifest].all for manifest in (*task.unproved, *task.proved)])
     folder = RunFolder(run.open_state(), run.stores.run_id)
-    known, known_of_all = config.counted.find(folder, [hashes_of(ids), named_by_all])
+    known, known_of_all = before.find(folder, [hashes_of(ids), named_by_all])
     new = write_hashes(run.folder, new_chunks_name(task.number), named_by_all[~known_of_all])
     run.progress.add(len(task.unproved) + len(task.proved))
-    return _ask_store(reader, ids[~known], config.threads, new)
+    return _ask_store(reader, ids[~known], new)
 
 
 def ask_for_new(
@@ -169,10 +159,8 @@ def ask_for_new(
         )
         for number, (part, share) in enumerate(shares)
     ]
-    config = AskConfig(counted=base.state.counted, threads=run.plan.config.tuning.threads)
-    answers = run.spread(
-        runner, ListCandidatesOutput.STEP, ask_for_chunks, config, tasks, "manifests", len(new)
-    )
+    step, before = ListCandidatesOutput.STEP, base.state.counted
+    answers = run.spread(runner, step, ask_for_chunks, before, tasks, "manifests", len(new))
     record.parts += [answer.new for answer in answers if answer.new is not None]
     record.counts["manifests_unproved"] = len(unproved)
     record.counts["chunks_absent"] = _record(record, answers)
@@ -180,12 +168,10 @@ def ask_for_new(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentConfig:
-    """Payload of all tasks: sets of live chunks outside the inventory, the set of live manifests, and requests in
-    flight."""
+    """Payload of all tasks: sets of live chunks outside the inventory, and the set of live manifests."""
 
     absent: list[PartInfo]
     live: PartInfo
-    threads: int
 
 
 @partition_function
@@ -207,7 +193,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, index_part: PartInfo) -
         if len(np.unique(hashes_of(pieces[-1]))) != len(wanted):
             raise error_of_difference(f"{reader.uri}/{key}", run.stores.state_uri)
     run.progress.add(1)
-    return _ask_store(reader, _distinct(pieces), config.threads)
+    return _ask_store(reader, _distinct(pieces))
 
 
 def ask_beyond_inventory(
@@ -219,12 +205,8 @@ def ask_beyond_inventory(
         return 0
     index = run.read_index()
     tasks = list(index.manifest_parts.values())
-    config = AbsentConfig(
-        absent=list(absent), live=mark.live("manifests"), threads=run.plan.config.tuning.threads
-    )
-    answers = run.spread(
-        runner, ListCandidatesOutput.STEP, ask_for_absent, config, tasks, "parts", len(tasks)
-    )
+    config, step = AbsentConfig(absent=list(absent), live=mark.live("manifests")), ListCandidatesOutput.STEP
+    answers = run.spread(runner, step, ask_for_absent, config, tasks, "parts", len(tasks))
     for part, answer in zip(tasks, answers, strict=True):
         if answer.is_damaged:
             index.drop(part.name)

@@ -23,41 +23,26 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
+from dredge.icechunk import repository
+from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.deleting import NAMING, DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.index import manifest_rows, refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates.step import needed_copies
-from dredge.icechunk.collection.mark.snapshots import with_ancestors
-from dredge.icechunk.collection.outputs import (
-    ApproveOutput,
-    BulkDeleteOutput,
-    CheckLimitsOutput,
-    ListCandidatesOutput,
-    MarkOutput,
-    read_live_snapshots,
-)
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.mark.step import with_ancestors
+from dredge.icechunk.collection.pinned import pinned_with_needs, read_kept, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import read_old_refs
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import (
-    MANIFESTS,
-    SNAPSHOTS,
-    SnapshotFiles,
-    list_snapshots,
-    read_refs,
-    read_repo_info,
-)
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
-from dredge.runs.steps import StepRecord, check_chain, collect_links
+from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -68,7 +53,7 @@ from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 log = logging.getLogger("dredge")
-STEP = BulkDeleteOutput.STEP
+STEP = outputs.BulkDeleteOutput.STEP
 _REFS_LOOKED_AT = "new_since_mark"
 _FAILURES_SHOWN = 20
 _SETTLED_AT_ONCE = 8
@@ -91,17 +76,17 @@ def look_again(
 ) -> Changes:
     """Compare the repository with a mark; FormatError if it cannot be read, RefusedError if main is missing."""
     if spec_version == 2:
-        listed = {entry.id for entry in read_repo_info(reader).snapshots}
+        listed = {entry.id for entry in repository.read_repo_info(reader).snapshots}
         back = sorted(listed & set(candidates))
         user = f"the repo info, which lists {back[0]}" if back else _late_old_ref(reader, marked, old_refs)
         return Changes(frozenset(listed - set(marked)), user)
     new: set[str] = set()
-    for (kind, name), tip in sorted(read_refs(reader).items()):
+    for (kind, name), tip in sorted(repository.read_refs(reader).items()):
         node: str | None = tip
         while node is not None and node not in marked and node not in new:
             if node in candidates:
                 return Changes(frozenset(new), f"{kind} {name}, which reaches {node}")
-            key = SNAPSHOTS + node
+            key = repository.SNAPSHOTS + node
             try:
                 parent = parse_snapshot(reader.get(key), key).parent_id
             except NotFoundError:
@@ -122,7 +107,7 @@ def _late_old_ref(
 
 def find_unnamed(
     reader: ObjectReader,
-    files: SnapshotFiles,
+    files: repository.SnapshotFiles,
     marked: Collection[str],
     candidates: Collection[str],
     since: datetime,
@@ -131,7 +116,7 @@ def find_unnamed(
     found = {
         node
         for node, info in files.items()
-        if node not in marked and node not in candidates and not is_old(info.last_modified, since)
+        if node not in marked and node not in candidates and not repository.is_old(info.last_modified, since)
     }
     return with_ancestors(reader, found, marked) - set(marked)
 
@@ -174,9 +159,9 @@ def newly_live(
     """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
     chunks."""
     refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
-    there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
+    there = [node for node in sorted(unnamed) if exists(reader, repository.SNAPSHOTS + node)]
     more = refs_by_manifest(snapshot_rows(reader, there))
-    refs = {node: count for node, count in more.items() if exists(reader, MANIFESTS + node)} | refs
+    refs = {node: count for node, count in more.items() if exists(reader, repository.MANIFESTS + node)} | refs
     kept, chunks = hash_ids({*new, *there}), [found for _, found in manifest_rows(reader, refs)]
     named = {
         "snapshots": kept,
@@ -185,7 +170,7 @@ def newly_live(
         "chunks": unite([found.native for found in chunks]),
     }
     virtual = unite([found.virtual for found in chunks])
-    return {kind: unite([virtual, named.get(kind, NONE)]) for kind in FOLDERS}
+    return {kind: unite([virtual, named.get(kind, NONE)]) for kind in repository.FOLDERS}
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -199,14 +184,14 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
         UnavailableError, ConfigError, PartialError: some objects could not be deleted, or none.
     """
     inputs: list[type[StepOutput]] = [
-        *BulkDeleteOutput.INPUTS,
-        *approval_inputs(run.plan, run.folder, ApproveOutput),
+        *outputs.BulkDeleteOutput.INPUTS,
+        *approval_inputs(run.plan, run.folder, outputs.ApproveOutput),
     ]
-    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
+    return run.step(outputs.BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    guards = record.input(CheckLimitsOutput)
+    guards = record.input(outputs.CheckLimitsOutput)
     if run.plan.config.dry_run:
         _check_chain(run, record)
         record.status = "dry_run"
@@ -216,10 +201,10 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
     if guards.verdict != "passed" and not asked:
         raise RefusedError(f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted.")
-    approval_of(run, record, ApproveOutput)
+    approval_of(run, record, outputs.ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
-    is_empty = not record.input(ListCandidatesOutput).total("candidates_objects")
+    is_empty = not record.input(outputs.ListCandidatesOutput).total("candidates_objects")
     sweep_then_settle(
         record,
         what=f"the sweep of run {run.plan.run_id}",
@@ -231,18 +216,18 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def _check_chain(run: Run, record: StepRecord) -> None:
-    approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
-    check_chain(run.folder, STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+    approved = [outputs.ApproveOutput] if outputs.ApproveOutput.STEP in record.inputs else []
+    check_chain(run.folder, STEP, collect_links([*outputs.BulkDeleteOutput.INPUTS, *approved]), record.inputs)
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    marked = read_live_snapshots(run.folder, record.input(MarkOutput))
-    keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
-    candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
-    old_refs = record.input(MarkOutput).old_refs
+    marked = outputs.read_live_snapshots(run.folder, record.input(outputs.MarkOutput))
+    keys = record.input(outputs.ListCandidatesOutput).keys(run.folder, "snapshots")
+    candidates = {key.removeprefix(repository.FOLDERS["snapshots"]) for key in keys}
+    old_refs = record.input(outputs.MarkOutput).old_refs
     with at_once() as ask:
-        pinned = ask(pinned_with_needs, run, record.input(MarkOutput), STEP)
-        files = ask(list_snapshots, run.reader)
+        pinned = ask(lambda: pinned_with_needs(run, record.input(outputs.MarkOutput), STEP, read_kept(run)))
+        files = ask(repository.list_snapshots, run.reader)
         # The first check of refs is a later one.
         at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
         asked = running_seconds()
@@ -254,10 +239,10 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
     with at_once() as ask:
-        made = ask(_config, run, record, alive, pinned.result()[0], begun.result())
+        made = ask(_config, run, record, alive, pinned.result(), begun.result())
         checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
         checks.append(ask(note_deletion, run, record))
-        veto = approval_of(run, record, ApproveOutput)
+        veto = approval_of(run, record, outputs.ApproveOutput)
     for check in checks:
         check.result()
     config = made.result()
@@ -304,14 +289,14 @@ def _config(
 def _delete_by_kind(
     run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
 ) -> None:
-    parts = {kind: record.input(ListCandidatesOutput).candidates(kind) for kind in FOLDERS}
+    parts = {kind: record.input(outputs.ListCandidatesOutput).candidates(kind) for kind in repository.FOLDERS}
     left = [kind for kind, of_kind in parts.items() if of_kind]
     while left:
         kind, needed = left[0], list[str]()
-        if kind == OVERWRITTEN:  # read again: the log may need other copies than at the mark
-            needed = sorted(needed_copies(run.reader, read_repo_info(run.reader)))
+        if kind == repository.OVERWRITTEN:  # read again: the log may need other copies than at the mark
+            needed = sorted(needed_copies(run.reader, repository.read_repo_info(run.reader)))
         # A single task deletes all kinds. Several wait for each other after each kind.
-        together = [each for each in left if each != OVERWRITTEN] or left
+        together = [each for each in left if each != repository.OVERWRITTEN] or left
         together = together if runner.default_parallelism == 1 else [kind]
         shares = round_robin(parts[kind], run.num_tasks(runner, len(parts[kind])))
         tasks = [
@@ -323,7 +308,7 @@ def _delete_by_kind(
         objects = sum(part.rows for each in together for part in parts[each])
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
         if any(result.stopped for result in results):
-            approval_of(run, record, ApproveOutput)  # raises for a rejection, with the person
+            approval_of(run, record, outputs.ApproveOutput)  # raises for a rejection, with the person
             raise error_of_stop(run, watch)
         kind = results[0].last
         if failed := sum(result.failed for result in results):
@@ -357,8 +342,8 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     failures: list[dict[str, str | None]] = []
     codes: set[str] = set()
     not_copied = 0
-    candidates = record.input(ListCandidatesOutput)
-    parts = [(kind, part) for kind in FOLDERS for part in candidates.candidates(kind)]
+    candidates = record.input(outputs.ListCandidatesOutput)
+    parts = [(kind, part) for kind in repository.FOLDERS for part in candidates.candidates(kind)]
     settled = ordered_map(lambda item: _read_outcomes(run, item[1]), parts, _SETTLED_AT_ONCE)
     for (kind, part), rows in zip(parts, settled, strict=True):
         found = ledger.settle_rows(
@@ -375,7 +360,9 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     record.counts.update(totals)
     for outcome in ledger.OUTCOMES:
         for unit in ("objects", "bytes"):
-            record.counts[f"{outcome}_{unit}"] = sum(totals[f"{kind}_{outcome}_{unit}"] for kind in FOLDERS)
+            record.counts[f"{outcome}_{unit}"] = sum(
+                totals[f"{kind}_{outcome}_{unit}"] for kind in repository.FOLDERS
+            )
     if not_copied:
         record.warn(words_of_not_copied(not_copied))
     if not failures:

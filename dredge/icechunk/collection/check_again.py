@@ -17,15 +17,14 @@ import pyarrow.compute as pc
 
 from dredge.errors import AlarmError, ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
+from dredge.icechunk import repository
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run, read_plan
 from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, list_names, read_refs, read_repo_info
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, unite_all
 from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
@@ -45,18 +44,21 @@ def note_deletion(run: Run, record: StepRecord) -> None:
     record.attempt.check()
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []
-    for kind in FOLDERS:
+    for kind in repository.FOLDERS:
         for part in candidates.candidates(kind):
             rows = run.folder.read_part(part, ["address", "hash"])
             pieces.append(rows["hash"].to_numpy().astype(np.uint64))
             # Manifests have ids, not keys (`refuse_deleted_ids`).
-            pieces.append(hashes_of_names(names_of(kind, rows["address"]))[0])
+            pieces.append(hashes_of_names(repository.names_of(kind, rows["address"]))[0])
     deletions.note_deletion(run, unite(pieces))
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
     """The keys of missing snapshots and manifests reachable from refs."""
-    snapshots, manifests = list_names(reader, SNAPSHOTS), list_names(reader, MANIFESTS)
+    snapshots, manifests = (
+        repository.list_names(reader, repository.SNAPSHOTS),
+        repository.list_names(reader, repository.MANIFESTS),
+    )
     absent: set[str] = set()
     waiting, seen = _named(reader), set[str]()
     while waiting:
@@ -65,22 +67,22 @@ def absent_files(reader: ObjectReader) -> set[str]:
             continue
         seen.add(node)
         if node not in snapshots:
-            absent.add(SNAPSHOTS + node)
+            absent.add(repository.SNAPSHOTS + node)
             continue
         try:
-            found = parse_snapshot(reader.get(SNAPSHOTS + node), SNAPSHOTS + node)
+            found = parse_snapshot(reader.get(repository.SNAPSHOTS + node), repository.SNAPSHOTS + node)
         except (FormatError, NotFoundError):
             continue
-        absent |= {MANIFESTS + info.id for info in found.manifests if info.id not in manifests}
+        absent |= {repository.MANIFESTS + info.id for info in found.manifests if info.id not in manifests}
         waiting += [found.parent_id] if found.parent_id is not None and found.spec_version == 1 else []
     return absent
 
 
 def _named(reader: ObjectReader) -> list[str]:
     try:
-        return [entry.id for entry in read_repo_info(reader).snapshots]
+        return [entry.id for entry in repository.read_repo_info(reader).snapshots]
     except NotFoundError:
-        return [*read_refs(reader).values()]
+        return [*repository.read_refs(reader).values()]
 
 
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
@@ -122,16 +124,16 @@ def _not_yet(source: Source) -> tuple[pa.Array, pa.Array]:
 def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
     absent: set[str] = set()
     for key in sorted(keys):
-        if not key.startswith(MANIFESTS):
+        if not key.startswith(repository.MANIFESTS):
             continue
         try:
             found = parse_manifest(reader.get(key), key)
         except (FormatError, NotFoundError):
             continue
-        named = {CHUNKS + name for name in encode_ids(found.native_ids).to_pylist()}
+        named = {repository.CHUNKS + name for name in encode_ids(found.native_ids).to_pylist()}
         with suppress(FormatError):
             virtual = found.virtual_ids(key)
-            named |= {folder + name for folder in OBJECT_FOLDERS.values() for name in virtual}
+            named |= {folder + name for folder in repository.OBJECT_FOLDERS.values() for name in virtual}
         absent |= {name for name in named if not exists(reader, name)}
     return absent
 
@@ -145,9 +147,9 @@ def refuse_deleted_ids(run: Run, live: Sequence[PartInfo], records: Deletions | 
 
     def choose(_: Deletion, rows: pa.Table) -> pa.Table:
         chosen = []
-        for kind, folder in FOLDERS.items():
+        for kind, folder in repository.FOLDERS.items():
             of_kind = rows.filter(pc.starts_with(rows["address"], folder)).combine_chunks()
-            found, is_id = hashes_of_names(names_of(kind, of_kind["address"]))
+            found, is_id = hashes_of_names(repository.names_of(kind, of_kind["address"]))
             chosen.append(of_kind.filter(pa.array(contains(named, found) & is_id)))
         return pa.concat_tables(chosen)
 
@@ -243,5 +245,5 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     if output is None:
         why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
-    return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))
+    parts = [part for kind in reversed(repository.FOLDERS) for part in output.candidates(kind)]
+    return SweptRun(plan.undo.way, folder, parts, tuple(repository.FOLDERS.values()))

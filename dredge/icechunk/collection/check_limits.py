@@ -12,36 +12,29 @@ import json
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.output import GUARD, conclude
+from dredge.approve.records import GUARD, conclude
 from dredge.errors import ConflictError, FormatError, LeaseHeldError
+from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.absent import PRESENT, check_absent
 from dredge.icechunk.collection.index import read_listed
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.outputs import (
-    CANARIES,
-    BulkDeleteOutput,
-    CheckLimitsOutput,
-    ListCandidatesOutput,
-    MarkOutput,
-    VerifyOutput,
-)
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
 from dredge.icechunk.format.manifests import parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_tips
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_tips
 from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.pending import store
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.sets.hashes import contains, read_hashes
+from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import Deletions, first_objects_max, read_deletions
@@ -89,7 +82,7 @@ def _find_canaries(run: Run) -> tuple[list[str], list[str]]:
     return sample, split_canaries(run, sample)[0]
 
 
-def canaries_among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> list[str]:
+def canaries_among(run: Run, keys: Collection[str], candidates: outputs.ListCandidatesOutput) -> list[str]:
     """The canaries among the candidates."""
     wanted = pa.array(sorted(keys), pa.string())
     found: list[str] = []
@@ -110,7 +103,7 @@ def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> 
 def check_limits(run: Run) -> StepSummary:
     """Check all guards. Raises RefusedError: a guard refused the candidates; or they exceed a limit in a run that
     deletes without approval."""
-    return run.step(CheckLimitsOutput, lambda record: _check_limits(run, record))
+    return run.step(outputs.CheckLimitsOutput, lambda record: _check_limits(run, record))
 
 
 def _check_limits(run: Run, record: StepRecord) -> None:
@@ -123,7 +116,7 @@ def _check_limits(run: Run, record: StepRecord) -> None:
         record.warn(
             f"{len(unread):,} records of deletions cannot be compared with live objects: {unread[max(unread)]}"
         )
-    candidates = record.input(ListCandidatesOutput)
+    candidates = record.input(outputs.ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
     listed = candidates.total("listed_objects")
     if run.base is not None:  # an optimized run lists few chunks; the share is of all
@@ -147,7 +140,7 @@ def _check_limits(run: Run, record: StepRecord) -> None:
 def _proofs(
     run: Run, record: StepRecord, deletions: Deletions, sample: Sequence[str], present: Sequence[str]
 ) -> Iterator[Finding]:
-    mark, candidates = record.input(MarkOutput), record.input(ListCandidatesOutput)
+    mark, candidates = record.input(outputs.MarkOutput), record.input(outputs.ListCandidatesOutput)
     for kind, (rows, counted) in candidates.written_and_counted.items():
         yield _must(f"{kind}_complete", rows == counted, rows, counted, "candidates were written and counted")
     live = mark.counts["live_snapshots"]
@@ -159,12 +152,14 @@ def _proofs(
 def _canaries(
     run: Run,
     record: StepRecord,
-    candidates: ListCandidatesOutput,
+    candidates: outputs.ListCandidatesOutput,
     sample: Sequence[str],
     present: Sequence[str],
 ) -> Finding:
     data = json.dumps(present).encode()
-    record.parts.append(run.folder.write_bytes(f"{CheckLimitsOutput.STEP}/{CANARIES}", data, len(present)))
+    record.parts.append(
+        run.folder.write_bytes(f"{outputs.CheckLimitsOutput.STEP}/{outputs.CANARIES}", data, len(present))
+    )
     record.counts["canaries"] = len(sample)
     found = canaries_among(run, sample, candidates)
     example = f", such as {found[0]}" if found else ""
@@ -190,7 +185,7 @@ def _must(
 def leave_record(run: Run, record: StepRecord) -> None:
     """Replace the record of the last mark with this run's record. Raises ConflictError: another run has replaced it
     since this run's mark; LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over."""
-    mark = record.input(MarkOutput)
+    mark = record.input(outputs.MarkOutput)
     if mark.known is None:
         return
     known, now = parse_known(run.folder.read_bytes(mark.known)), run.store_now()
@@ -207,7 +202,7 @@ def leave_record(run: Run, record: StepRecord) -> None:
 
 def leave_list(run: Run, record: StepRecord) -> None:
     """Replace the pending list; raises as `leave_record`."""
-    pending, etag = record.input(ListCandidatesOutput).pending_list
+    pending, etag = record.input(outputs.ListCandidatesOutput).pending_list
     if pending is None:
         return
     now = run.store_now()
@@ -217,22 +212,21 @@ def leave_list(run: Run, record: StepRecord) -> None:
 
 SAMPLE = 200
 _AT_ONCE = 64
+_LISTED = ("snapshots", "manifests")
 
 
 def verify(run: Run) -> StepSummary:
     """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs."""
-    return run.step(VerifyOutput, lambda record: _verify(run, record))
+    listed = Ahead(lambda _: [*ordered_map(partial(read_listed, run.reader), _LISTED, len(_LISTED))])
+    return run.step(outputs.VerifyOutput, lambda record: _verify(run, record, listed), ahead=listed)
 
 
-def _verify(run: Run, record: StepRecord) -> None:
+def _verify(run: Run, record: StepRecord, listed: Ahead[list[Hashes]]) -> None:
     with at_once() as ask:
-        looks = [
-            ask(lambda: [*_lost(run, record, "snapshots")]),
-            ask(lambda: [*_lost(run, record, "manifests")]),
-            ask(lambda: [*_lost_canaries(run, record)]),
-            ask(lambda: [*_still_there(run, record)]),
-        ]
-    problems = [problem for look in looks for problem in look.result()]
+        looks = [ask(lambda: [*_lost_canaries(run, record)]), ask(lambda: [*_still_there(run, record)])]
+        found = zip(_LISTED, listed.result(record.inputs), strict=True)
+        problems = [problem for kind, names in found for problem in _lost(run, record, kind, names)]
+    problems += [problem for look in looks for problem in look.result()]
     if problems:
         record.status = "partial"
         record.error = FormatError(
@@ -241,15 +235,15 @@ def _verify(run: Run, record: StepRecord) -> None:
         )
 
 
-def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
-    live = read_hashes(run.folder, record.input(MarkOutput).live(kind))
+def _lost(run: Run, record: StepRecord, kind: str, names: Hashes) -> Iterator[str]:
+    live = read_hashes(run.folder, record.input(outputs.MarkOutput).live(kind))
     record.counts[f"live_{kind}"] = len(live)
-    if absent := int((~contains(read_listed(run.reader, kind), live)).sum()):
+    if absent := int((~contains(names, live)).sum()):
         yield f"{absent} live {kind} are not in the store"
 
 
 def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
-    sample = record.input(CheckLimitsOutput).read_canaries(run.folder)
+    sample = record.input(outputs.CheckLimitsOutput).read_canaries(run.folder)
     _, gone = split_canaries(run, sample)
     record.counts["canaries"] = len(sample)
     if gone:
@@ -259,7 +253,7 @@ def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
 def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
     rng = random.Random(run.plan.run_id)
     keys: list[str] = []
-    for table in run.folder.read_parts(record.input(BulkDeleteOutput).settled):
+    for table in run.folder.read_parts(record.input(outputs.BulkDeleteOutput).settled):
         deleted = table.filter(pc.equal(table["outcome"], ledger.DELETED))["address"].to_pylist()
         keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
     keys = rng.sample(keys, min(SAMPLE, len(keys)))

@@ -5,25 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dredge.approve.settings import (
-    MARK_AGE_HOURS,
-    CollectionSettings,
-    approval_hours_setting,
-    approval_setting,
-    approvers_setting,
-    bytes_limit,
-    clean_every_setting,
-    inventory_setting,
-    keep_runs_setting,
-    mode_setting,
-    objects_limit,
-    share_limit,
-    undo_setting,
-)
+from dredge.approve import settings as shared
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
-from dredge.runs.limits import Limits
-from dredge.runs.pending.grace import choose_grace, grace_hours_setting, unsafe_grace_setting
+from dredge.runs.limits import Limits, choose_grace, grace_hours_setting, unsafe_grace_setting
 from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
 from dredge.undo import ways
 from dredge.undo.ways import PurgeConfig, RestoreConfig
@@ -41,7 +26,7 @@ class Safety:
     """Safety margins."""
 
     clock_skew_seconds_max: float = 300  # largest difference between this machine's clock and the store's
-    mark_age_hours_max: float = MARK_AGE_HOURS  # an older mark cannot be swept
+    mark_age_hours_max: float = shared.MARK_AGE_HOURS  # an older mark cannot be swept
     lease_seconds: float = 3600
     gate_every_seconds: float = 3  # while deleting, interval between a worker's checks of lease and refs
     watch_silence_seconds_max: float = 60  # while deleting, workers stop if the driver's last check is older
@@ -64,22 +49,21 @@ class Tuning:
     keys_per_task: int = 100_000
     candidate_rows: int = 100_000
     delete_keys: int = 32_000  # keys for the deleter in one call; each group gets a ledger part
-    threads: int = 16  # requests in flight in a task
     counted_layers_max: int = 24  # layers of counts that a run reads; more are united into one
     index_parts_max: int = 64  # small parts of the index that a run reads; more are united
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectConfig(CollectionSettings, Settings):
+class CollectConfig(shared.CollectionSettings, Settings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, and
     a row in the docs."""
 
     uri: str = setting(
         "Repository", "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder.", name="storage"
     )
-    mode: str = mode_setting("lists every chunk", "the manifests that have become unreferenced")
+    mode: str = shared.mode_setting("lists every chunk", "the manifests that have become unreferenced")
     dry_run: bool = setting("Dry run", "Plan and report, **change and delete nothing**.", default=True)
-    clean_every_days: float = clean_every_setting(": chunks without a commit")
+    clean_every_days: float = shared.clean_every_setting(": chunks without a commit")
     min_age_hours: float = setting(
         "Minimum age in hours",
         "Younger objects are kept. Must exceed the longest writing session; at least 24.",
@@ -139,18 +123,18 @@ class CollectConfig(CollectionSettings, Settings):
         " manifests are read, also unreachable ones, and the objects that they name are kept. Empty: none.",
         default=None,
     )
-    inventory: str | None = inventory_setting("chunks")
-    undo: str = undo_setting("dredge icechunk")
-    keep_runs_days: float | None = keep_runs_setting(
+    inventory: str | None = shared.inventory_setting("chunks")
+    undo: str = shared.undo_setting("dredge icechunk")
+    keep_runs_days: float | None = shared.keep_runs_setting(
         "unless later runs or a restore need them; so are superseded counts, notes and parts of the index. Empty: they"
         " are kept."
     )
-    max_delete_objects: int | None = objects_limit()
-    max_delete_bytes: int | None = bytes_limit()
-    max_delete_percent: float | None = share_limit()
-    approval: str = approval_setting()
-    approval_hours: float = approval_hours_setting()
-    approvers: str | None = approvers_setting()
+    max_delete_objects: int | None = shared.objects_limit()
+    max_delete_bytes: int | None = shared.bytes_limit()
+    max_delete_percent: float | None = shared.share_limit()
+    approval: str = shared.approval_setting()
+    approval_hours: float = shared.approval_hours_setting()
+    approvers: str | None = shared.approvers_setting()
     run_root: str | None = setting(
         "Run root", "URI of the folder for run folders. Empty: inside the repository.", default=None
     )

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.icechunk.collection.kinds import FOLDERS, names_of
 from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.repository import FOLDERS, names_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
 from dredge.runs.summary import PartInfo

@@ -41,13 +41,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.format.manifests import NamedChunks, named_chunks
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids, hashes_of_names
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
+from dredge.icechunk.repository import AT_ONCE, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
@@ -284,7 +283,9 @@ def cache_uri(state: ObjectReader) -> str:
     return f"{state.uri}/{PARTS}"
 
 
-def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
+def snapshot_rows(
+    reader: ObjectReader, snapshots: Sequence[str], at_once: int = AT_ONCE
+) -> Iterator[SnapshotRow]:
     """Read the manifests of snapshots."""
 
     def parse(data: bytes, key: str) -> SnapshotRow:
@@ -301,7 +302,7 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
         return (None if kept is None else kept.get(key)) or reader.get(key)
 
     with _missing_is_damage(reader):
-        yield from read_parsed(reader, [SNAPSHOTS + node for node in snapshots], parse, threads, get)
+        yield from read_parsed(reader, [SNAPSHOTS + node for node in snapshots], parse, at_once, get)
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
@@ -319,7 +320,7 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 
 
 def manifest_rows(
-    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
+    reader: ObjectReader, refs: Mapping[str, int], digests: dict[str, str] | None = None
 ) -> Iterator[tuple[str, NamedChunks]]:
     """Read the chunks of manifests in the order of the manifests' ids; `digests` gets the MD5 of each file's bytes."""
     # Fetching and decoding release the interpreter's lock. A decoded manifest can be large, so no more are decoded at
@@ -335,7 +336,7 @@ def manifest_rows(
             return manifest, named_chunks(data, key, refs=refs[manifest])
 
     with _missing_is_damage(reader):
-        yield from map_ahead(read, sorted(refs), threads, lambda row: sum(ids.nbytes for ids in row[1]))
+        yield from map_ahead(read, sorted(refs), AT_ONCE, lambda row: sum(ids.nbytes for ids in row[1]))
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dredge.approve import output
-from dredge.approve.output import GuardsOutput
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
+from dredge.approve import records
+from dredge.approve.records import GuardsOutput
 from dredge.icechunk.collection.witness.record import KNOWN
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
@@ -21,12 +21,6 @@ from dredge.runs.versions import Version
 from dredge.sets.hashes import Hashes
 from dredge.sets.live import CountedSet
 
-SNAPSHOT_NAMES = "snapshots.json"
-SNAPSHOT_ROWS = "snapshots.parquet"
-NEW_MANIFESTS = "new-manifests.json"
-PRUNED = "pruned.ids"
-KEPT_MANIFESTS = "kept-manifests.json"
-VIRTUAL = "virtual.ids"
 COUNTED = "counted"
 """Folder of counts, beside lease and index: outside run folders, because later runs build on them."""
 _CHUNKS = "chunks-"
@@ -45,19 +39,19 @@ class MarkOutput(StepOutput):
     """All live objects: sorted sets of ids, and figures."""
 
     STEP = "mark"
-    pruned = NamedPart(PRUNED)
+    pruned = NamedPart("pruned.ids")
     """Set of the transaction logs in the repo info of spec 2 only."""
-    virtual = NamedPart(VIRTUAL)
+    virtual = NamedPart("virtual.ids")
     """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind may
     have them."""
-    kept_manifests = NamedPart(KEPT_MANIFESTS)
+    kept_manifests = NamedPart("kept-manifests.json")
     """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
-    snapshot_rows = NamedPart(SNAPSHOT_ROWS)
+    snapshot_rows = NamedPart("snapshots.parquet")
     """Rows of the live snapshots, for the next run (`run.SNAPSHOTS`)."""
-    new_manifests = NamedPart(NEW_MANIFESTS)
+    new_manifests = NamedPart("new-manifests.json")
     """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
     this run read ("" for an earlier read), and the name of the part of the index with the counted chunks."""
-    snapshot_names = NamedPart(SNAPSHOT_NAMES)
+    snapshot_names = NamedPart("snapshots.json")
     """Names of the live snapshots; see `read_live_snapshots`."""
     chunk_bits: Detail[int] = Detail("chunk_bits")
     """The first so many bits of a chunk's id are its shard."""
@@ -127,7 +121,7 @@ class ListCandidatesOutput(StepOutput):
     STEP = "list_candidates"
     INPUTS = (MarkOutput,)
     pending: Detail[dict[str, Any]] = Detail("pending")
-    """Figures of the pending list after this run (`dredge.runs.pending.figures`)."""
+    """Figures of the pending list after this run (`dredge.runs.pending.rows`)."""
     waits_anew: Detail[str] = Detail("waits_anew", default="")
     """Reason why all garbage begins a new wait; "" otherwise."""
     drift: Detail[dict[str, Any] | None] = Detail("drift", default=None)
@@ -197,7 +191,7 @@ class CheckLimitsOutput(GuardsOutput):
         return list(json.loads(folder.read_bytes(self.part(CANARIES))))
 
 
-class ApproveOutput(output.ApproveOutput):
+class ApproveOutput(records.ApproveOutput):
     """The question of a collection, and its answer."""
 
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
@@ -245,6 +239,6 @@ class SaveReportOutput(StepOutput):
 
     STEP = "save_report"
     outcome: Detail[str] = Detail("outcome")
-    """Outcome of the run: a key of `dredge.runs.results.OUTCOMES`."""
+    """Outcome of the run: a key of `dredge.runs.report.OUTCOMES`."""
     page: Detail[str] = Detail("page")
     """URI of the report's page."""

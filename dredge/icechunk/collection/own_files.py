@@ -40,13 +40,7 @@ from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs import cleanup
-from dredge.runs.cleanup import (
-    ListedFiles,
-    OwnFilesDeleter,
-    Superseded,
-    find_superseded_versions,
-    read_recent_versions,
-)
+from dredge.runs.cleanup import OwnFilesDeleter
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
@@ -86,35 +80,37 @@ def is_own_file(key: str) -> bool:
     return is_xid(of_id[1]) if of_id is not None else _BOOKKEEPING.fullmatch(key) is not None
 
 
-def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
+def clean_up(run: Run, superseded: Callable[[], cleanup.Superseded]) -> None:
     """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
     if run.plan.config.keep_runs_days is not None:
         deleter = own_files_deleter(run.plan.uri, run.options)
         cleanup.clean_up(run, (StateOutput,), superseded, deleter)
 
 
-def find_superseded(run: Run) -> Superseded:
+def find_superseded(run: Run) -> cleanup.Superseded:
     """Find unneeded files; none if `keep_runs_days` is empty. Read-only. Raises RefusedError: the store's clock and
     this machine's differ too much; DredgeError: the state, the index or a listing cannot be read."""
     if run.plan.config.keep_runs_days is None:
-        return Superseded()
+        return cleanup.Superseded()
     now = run.store_now()
     # A clock that jumped would make all files old.
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed before the versions are read: a file of a version written meanwhile is new, or in the version before.
     places = ("state", COUNTED, "index", PINS, PENDING)
-    listed = ordered_map(lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places))
-    files = ListedFiles.unite(listed)
+    listed = ordered_map(
+        lambda place: cleanup.ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places)
+    )
+    files = cleanup.ListedFiles.unite(listed)
     with at_once() as ask:
-        versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files, "")
+        versions_read = ask(cleanup.read_recent_versions, StateStore(run.state, run.options), files, "")
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
         of_list = list_superseded_parts(run.state, files)
     versions = versions_read.result()
     counted = [part for state in versions.values() for part in state.counted.parts]
     if (mark := run.folder.read_output(MarkOutput)) is not None and mark.counted is not None:
         counted += mark.counted.parts  # its version may not be there yet
-    found = Superseded(find_superseded_versions(files, "", COUNTED, versions, counted))
+    found = cleanup.Superseded(cleanup.find_superseded_versions(files, "", COUNTED, versions, counted))
     found.bookkeeping += _index(index.result(), files)
     found.bookkeeping += of_list
     found.bookkeeping += ended_pins(pins.result(), files, "", lambda pin: pin.until < week_ago)
@@ -123,7 +119,7 @@ def find_superseded(run: Run) -> Superseded:
     return found
 
 
-def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
+def _index(index: ManifestIndex, files: cleanup.ListedFiles) -> Iterator[str]:
     # A replaced head is removed once the newer head is old; the oldest first, so that none is in force again.
     gone = {name for name, by in index.superseded.items() if files.aged.intersection(by)}
     yield from (key for key in reversed(files.old(f"{HEADS}/")) if key in gone)
@@ -134,7 +130,7 @@ def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
     yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
 
 
-def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: Superseded) -> None:
+def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: cleanup.Superseded) -> None:
     days = run.plan.config.keep_runs_days
     assert days is not None
     oldest = now - timedelta(days=days)

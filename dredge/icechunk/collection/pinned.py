@@ -24,14 +24,13 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
+from dredge.icechunk import repository
 from dredge.icechunk.collection.index import refs_by_manifest, snapshot_rows
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
 from dredge.icechunk.collection.outputs import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import ids_in_locations, parse_manifest
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_ids, hashes_of_names, is_id
-from dredge.icechunk.repository import MANIFESTS, ids_in_config, list_names, read_history
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, to_bytes, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader, StorageOptions, open_reader
@@ -39,7 +38,7 @@ from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.protecting import is_archived
 
 _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
-    OBJECT_FOLDERS[kind] for kind in ("snapshots", "transactions", "manifests", "chunks")
+    repository.OBJECT_FOLDERS[kind] for kind in ("snapshots", "transactions", "manifests", "chunks")
 )
 
 
@@ -47,22 +46,37 @@ def ids_outside_manifests(run: Run) -> set[str]:
     """Read the ids in the stored configuration and in referring repositories."""
     with at_once() as ask:
         referring = ask(ids_in_referring, run.plan.config.referring, run.options)
-        found = ids_in_config(run.reader)
+        found = repository.ids_in_config(run.reader)
     return found | referring.result()
 
 
-def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[tuple[LocatedSet, ...], set[str]]:
-    """Hashes of the keys of pinned objects, of unreachable files with virtual chunks, and of the objects that these
-    need; and the ids of `ids_outside_manifests`."""
+type Kept = tuple[tuple[LocatedSet, ...], set[str]]
+"""Pinned objects, and the ids of `ids_outside_manifests`."""
+
+
+def read_kept(run: Run) -> Kept:
+    """Read the pins, and the ids outside manifests."""
     with at_once() as ask:
-        asked = ask(run.pinned)
+        pins = ask(run.pinned)
         outside = ids_outside_manifests(run)
-    pins, virtual = asked.result(), unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
+    return pins.result(), outside
+
+
+def pinned_with_needs(run: Run, mark: MarkOutput, step: str, kept: Kept) -> tuple[LocatedSet, ...]:
+    """Hashes of the keys of kept objects (of `read_kept`), of unreachable files with virtual chunks, and of the objects
+    that these need."""
+    pins, outside = kept
+    virtual = unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
     if not pins and not len(virtual):
-        return (), outside
-    held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
+        return ()
+    held = {
+        key
+        for kind in repository.FOLDERS
+        if kind != "chunks"
+        for key in _held(run, mark, kind, pins, virtual)
+    }
     held |= {_CHUNKS + name for name in outside}
-    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held)), outside
+    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 
 def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:
@@ -76,25 +90,26 @@ def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: b
 
 def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
     get = partial(_get_unless_archived, run.reader) if passes_archived else run.reader.get
-    threads = run.plan.config.tuning.threads
     keys = {key for key in kept if key.startswith(_SNAPSHOTS)}
     manifests, waiting = {key for key in kept if key.startswith(_MANIFESTS)}, set(keys)
     while waiting:
-        found = [item for item in ordered_map(partial(_named_by, get), sorted(waiting), threads) if item]
+        found = [
+            item for item in ordered_map(partial(_named_by, get), sorted(waiting), repository.AT_ONCE) if item
+        ]
         manifests |= {_MANIFESTS + manifest for _, named in found for manifest in named}
         waiting = {_SNAPSHOTS + parent for parent, _ in found if parent is not None} - keys
         keys |= waiting
     logs = {_LOGS + key.removeprefix(_SNAPSHOTS) for key in keys}
-    found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), threads)
+    found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), repository.AT_ONCE)
     return unite([hash64(pa.array(sorted({*kept} | keys | logs | manifests), pa.string())), *found_chunks])
 
 
 def _held(
     run: Run, mark: MarkOutput, kind: str, pins: Sequence[LocatedSet], virtual: Hashes
 ) -> Iterator[str]:
-    live = NONE if kind == OVERWRITTEN else read_hashes(run.folder, mark.live(kind))
-    for batch in run.reader.list(FOLDERS[kind]):
-        ids, is_id = hashes_of_names(names_of(kind, batch["key"]))
+    live = NONE if kind == repository.OVERWRITTEN else read_hashes(run.folder, mark.live(kind))
+    for batch in run.reader.list(repository.FOLDERS[kind]):
+        ids, is_id = hashes_of_names(repository.names_of(kind, batch["key"]))
         (held,) = in_any(pins, [hash64(batch["key"])], its_shards_only=True)
         held |= is_id & contains(virtual, ids) & ~contains(live, ids)
         yield from batch["key"].filter(pa.array(held)).to_pylist()
@@ -119,7 +134,7 @@ def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
         virtual = pa.array([], pa.string())
     named = [
         (_CHUNKS, encode_ids(found.native_ids)),
-        *((folder, virtual) for folder in OBJECT_FOLDERS.values()),
+        *((folder, virtual) for folder in repository.OBJECT_FOLDERS.values()),
     ]
     return unite([hash64(pc.binary_join_element_wise(folder, names, "")) for folder, names in named])
 
@@ -134,9 +149,6 @@ def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
         raise NotFoundError(str(error)) from None
 
 
-_AT_ONCE = 16
-
-
 def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | None = None) -> set[str]:
     """Read every live snapshot and every manifest of other repositories, and return the ids that locations of virtual
     chunks spell. Raises DredgeError: one of the repositories cannot be read, so its ids are unknown."""
@@ -144,12 +156,12 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
     for uri in repositories:
         reader = open_reader(uri, options)
         try:
-            history = read_history(reader)
+            history = repository.read_history(reader)
             refs = refs_by_manifest(snapshot_rows(reader, sorted(history.live())))
-            names = {*refs, *filter(is_id, list_names(reader, MANIFESTS))}
-            for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), _AT_ONCE):
+            names = {*refs, *filter(is_id, repository.list_names(reader, repository.MANIFESTS))}
+            for ids in ordered_map(partial(_read_referring, reader, refs), sorted(names), repository.AT_ONCE):
                 found.update(ids)
-            found |= ids_in_config(reader)
+            found |= repository.ids_in_config(reader)
         except DredgeError as error:
             error.add_note(f"{uri} is named in referring_repositories")
             raise
@@ -157,7 +169,7 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
 
 
 def _read_referring(reader: ObjectReader, refs: Mapping[str, int], manifest: str) -> set[str]:
-    key = MANIFESTS + manifest
+    key = repository.MANIFESTS + manifest
     try:
         data = reader.get(key)
     except NotFoundError:

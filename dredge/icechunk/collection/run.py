@@ -24,7 +24,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, cache_uri, columns_of, rows_of
 from dredge.icechunk.collection.witness.record import FORGET_LOST
 from dredge.icechunk.expiration.plan import plan_for
-from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.metadata import SnapshotEntry
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
@@ -41,6 +41,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.versions import CLEAN, Current, Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.ways import UndoWay
 
@@ -160,14 +161,16 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
     return Base(found, RunFolder(open_writer(found.run_uri, options), found.run_id))
 
 
-def find_list(state: ObjectReader, uri: str, now: datetime, life: str = "") -> store.Stored:
+def find_list(state: ObjectReader, uri: str, store_now: Clock, life: str = "") -> store.Stored:
     """Read the pending list of a repository, and check whether a run may use it; `life` is id and time of the root
     snapshot, "" for not checked. Raises RefusedError if a newer version of Dredge wrote it."""
-    said = max((consent.at for consent in read_consents(state, FORGET_LOST)), default=None)
+    with at_once() as ask:
+        fetched, consents = ask(store.fetch_list, state), ask(read_consents, state, FORGET_LOST)
+        now = store_now()
+    said = max((consent.at for consent in consents.result()), default=None)
     why = "a person has accepted a refused state since"
-    return store.read_list(
-        state, store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why), now
-    )
+    expected = store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why)
+    return store.read_list(state, expected, now, fetched.result())
 
 
 PLAN = "plan.json"

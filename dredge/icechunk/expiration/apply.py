@@ -18,24 +18,15 @@ from datetime import datetime
 from functools import cache, partial
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.icechunk import repository
 from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.plan import Applied, Edit, ExpirationPlan, plan_for
 from dredge.icechunk.expiration.restore import record_applied
-from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, Operation, RepoInfo, parse_repo_info
-from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
+from dredge.icechunk.format import metadata
 from dredge.icechunk.history import History, Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import open_state, right_to_work
-from dredge.icechunk.repository import (
-    SNAPSHOTS,
-    history_of,
-    read_history,
-    read_ref,
-    read_repo_info,
-    spec_version,
-    with_restamped,
-)
 from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, check_clocks, utc_now
 from dredge.runs.failures import partial_after
 from dredge.runs.lease import LeaseGrant
@@ -65,7 +56,7 @@ def expire(
         FormatError: an important file is missing or damaged.
     """
     reader = open_reader(uri, options)
-    version, rule = spec_version(reader), expiration.rule
+    version, rule = repository.spec_version(reader), expiration.rule
     if version == 2 and rule not in (None, "spec_v2"):
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; use spec_v2")
 
@@ -137,7 +128,7 @@ def expire_by_library(
         PartialError: the library expired, and the credentials do not allow to read its record.
         OutcomeDiffersError: the result differs from the plan, or exceeds the approval; with the snapshots.
     """
-    history = read_history(reader)
+    history = repository.read_history(reader)
     if history.spec_version != 2:
         raise ConfigError(f"{reader.uri}: has spec version {history.spec_version}, not 2")
     if history.availability != "online":
@@ -151,11 +142,11 @@ def expire_by_library(
     if plan.is_empty:
         return Applied(plan, (), ())
     asked, gone = plan, plan.refs_deleted
-    before: Operation | None = None
+    before: metadata.Operation | None = None
     if delete_ref is not None and gone:
-        before = parse_repo_info(reader.get(REPO_KEY)).newest
+        before = metadata.parse_repo_info(reader.get(metadata.REPO_KEY)).newest
         gone = _delete_refs(reader, gone, delete_ref)
-        plan = plan_for(read_history(reader))
+        plan = plan_for(repository.read_history(reader))
         if plan.is_empty:
             return Applied(plan, (), gone, before=before)
     by_library = delete_ref is None
@@ -194,7 +185,7 @@ def _delete_refs(
 ) -> tuple[Ref, ...]:
     gone = []
     for ref in refs:
-        if ref not in history_of(read_repo_info(reader)).refs:
+        if ref not in repository.history_of(repository.read_repo_info(reader)).refs:
             log.info("%s: %s moved or was deleted since the plan, and is left alone", reader.uri, ref.label)
             continue
         delete_ref(ref)
@@ -210,7 +201,7 @@ def _delete_refs(
 
 
 def _deleted_tip(reader: ObjectReader, ref: Ref) -> str | None:
-    info = parse_repo_info(reader.get(REPO_KEY))
+    info = metadata.parse_repo_info(reader.get(metadata.REPO_KEY))
     for place, update in enumerate(info.updates):
         if update.kind == f"{ref.kind} deleted" and update.ref == ref.name:
             before = _backup(reader, _name_before(info, place))
@@ -218,7 +209,7 @@ def _deleted_tip(reader: ObjectReader, ref: Ref) -> str | None:
     return None  # other operations hide the deletion already
 
 
-def _name_before(info: RepoInfo, place: int) -> str | None:
+def _name_before(info: metadata.RepoInfo, place: int) -> str | None:
     return info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
 
 
@@ -238,22 +229,28 @@ def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str
     return found + [f"'{line}' is in the history, and not planned" for line in sorted(real - planned)]
 
 
-def _recorded(reader: ObjectReader) -> tuple[History, History, Operation | None]:
+def _recorded(reader: ObjectReader) -> tuple[History, History, metadata.Operation | None]:
     # The history before and after the last expiration, and the newest operation before it.
-    info = parse_repo_info(reader.get(REPO_KEY))
+    info = metadata.parse_repo_info(reader.get(metadata.REPO_KEY))
     place = next((row for row, update in enumerate(info.updates) if update.kind == "expiration ran"), None)
     if place is None:
-        raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
+        raise FormatError(f"{reader.uri}/{metadata.REPO_KEY}: records no expiration, though one just ran")
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
     before = _backup(reader, _name_before(info, place))
-    return with_restamped(reader, history_of(before)), history_of(after), before.newest
+    return (
+        repository.with_restamped(reader, repository.history_of(before)),
+        repository.history_of(after),
+        before.newest,
+    )
 
 
-def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:
+def _backup(reader: ObjectReader, name: str | None) -> metadata.RepoInfo:
     if name is None:
-        raise FormatError(f"{reader.uri}/{REPO_KEY}: names no backup of the state before the expiration")
-    key = OVERWRITTEN + name
-    return parse_repo_info(reader.get(key), key)
+        raise FormatError(
+            f"{reader.uri}/{metadata.REPO_KEY}: names no backup of the state before the expiration"
+        )
+    key = metadata.COPIES + name
+    return metadata.parse_repo_info(reader.get(key), key)
 
 
 ATTEMPTS = 5
@@ -282,7 +279,7 @@ def expire_in_place(
     conflict: ConflictError | None = None
     with partial_after(lambda: _what_changed(edited, gone)):
         for attempt in range(1, ATTEMPTS + 1):
-            history = read_history(writer)
+            history = repository.read_history(writer)
             if history.spec_version != 1:
                 raise ConfigError(f"{writer.uri}: has spec version {history.spec_version}, not 1")
             plan = plan_for(history)
@@ -332,14 +329,14 @@ def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
     """Give a snapshot its new parent; returns whether the file was replaced (it may have had that parent already).
     Raises ConflictError: the file has another parent than in the plan, or changed during the edit; FormatError: it is
     damaged."""
-    key = SNAPSHOTS + edit.snapshot
+    key = repository.SNAPSHOTS + edit.snapshot
     try:
         # The tag first: if the file changes before the read, the write below fails.
         etag = writer.stat(key).etag
         data = writer.get(key)
     except NotFoundError:
         raise ConflictError(f"snapshot {edit.snapshot} is missing") from None
-    parent = parse_snapshot(data, key).parent_id
+    parent = metadata.parse_snapshot(data, key).parent_id
     if parent == edit.new_parent:
         return False
     if parent != edit.old_parent:
@@ -350,12 +347,12 @@ def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
         raise RefusedError(
             f"{writer.uri}/{key}: this store gives no tags, so a conditional write is not possible"
         )
-    writer.put_if_match(key, with_parent(data, key, edit.new_parent), etag)
+    writer.put_if_match(key, metadata.with_parent(data, key, edit.new_parent), etag)
     return True
 
 
 def _drop_ref(writer: ObjectWriter, ref: Ref, delete_ref: Callable[[Ref], None]) -> None:
-    tip = read_ref(writer, ref.kind, ref.name)
+    tip = repository.read_ref(writer, ref.kind, ref.name)
     if tip is None:
         return
     if tip != ref.tip:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dredge.icechunk.expiration.plan import ExpirationPlan
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import instant, micros
+from dredge.icechunk.format.metadata import SnapshotEntry, instant, micros
 from dredge.icechunk.history import MAIN, History
-from dredge.runs.rendering import render, size_text
+from dredge.runs.report import render, size_text
 
 KEPT, RELEASED, HELD = "kept", "released", "held"
 

@@ -23,7 +23,7 @@ from dredge.icechunk.collection.witness.record import FORGET_LOST, read_known
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.drawing import draw_plan, plan_page
 from dredge.icechunk.expiration.plan import Applied, ExpirationPlan
-from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, Update, parse_repo_info
+from dredge.icechunk.format.metadata import COPIES, REPO_KEY, RepoInfo, Update, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state, right_to_work
 from dredge.icechunk.repository import history_of, spec_version
@@ -114,7 +114,7 @@ def _accept(uri: str, later: Sequence[Update], why: str, options: StorageOptions
 
 
 def _copy(reader: ObjectReader, name: str) -> tuple[bytes, RepoInfo]:
-    key = OVERWRITTEN + name
+    key = COPIES + name
     try:
         data = reader.get(key)
     except NotFoundError:
@@ -144,7 +144,7 @@ def _drop_copies(uri: str, names: Collection[str], options: StorageOptions | Non
     if not names:
         return
     # They hold operations missing in the restored log: every later run would see an older version of the repo info.
-    outcomes = open_deleter(uri, options).delete([OVERWRITTEN + name for name in names])
+    outcomes = open_deleter(uri, options).delete([COPIES + name for name in names])
     failed = [outcome.key for outcome in outcomes if outcome.outcome == "failed"]
     if failed:
         raise UnavailableError(

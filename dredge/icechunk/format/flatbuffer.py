@@ -189,15 +189,3 @@ class Table:
         if found is not None:
             for place in range(found.start, found.start + found.count * 4, 4):
                 yield self.buffer.table_at(self.buffer.follow(place))
-
-    def texts(self, slot: int) -> Iterator[str]:
-        """Read a vector of strings one by one; empty if absent."""
-        found = self.vector(slot, 4)
-        if found is None:
-            return
-        for place in range(found.start, found.start + found.count * 4, 4):
-            inner = self.buffer.vector_at(self.buffer.follow(place), 1)
-            try:
-                yield bytes(self.buffer.data[inner.start : inner.start + inner.count]).decode("utf-8")
-            except UnicodeDecodeError:
-                raise self.buffer.fail("string is not UTF-8", inner.start) from None

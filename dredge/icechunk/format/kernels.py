@@ -23,18 +23,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-NATIVE, INLINE, VIRTUAL = 0, 1, 2
-
 # A process reads so many bytes of bodies without numba, which takes half a second and 100 MiB to load.
 _FEW = 1 << 20
 _read = 0
 
 
-def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, lengths, coords, places):  # type: ignore[no-untyped-def]
+def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, lengths, coords, places):  # type: ignore[no-untyped-def]
     """Fill a row for each chunk reference; the vector of references starts at `start`."""
     size = len(u8)
     known = -1
-    table_bytes = index_at = inline_at = offset_at = length_at = id_at = location_at = packed_at = 0
+    table_bytes = index_at = inline_at = length_at = id_at = location_at = packed_at = 0
     for row in range(count):
         place = start + 4 * row
         table = place + int(u32[place >> 2])
@@ -55,17 +53,16 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, length
             slots = (vtable_bytes - 4) >> 1
             index_at = int(u16[half + 2]) if slots > 0 else 0
             inline_at = int(u16[half + 3]) if slots > 1 else 0
-            offset_at = int(u16[half + 4]) if slots > 2 else 0
             length_at = int(u16[half + 5]) if slots > 3 else 0
             id_at = int(u16[half + 6]) if slots > 4 else 0
             location_at = int(u16[half + 7]) if slots > 5 else 0
             packed_at = int(u16[half + 10]) if slots > 8 else 0
             known = vtable
-            if table_bytes < 4 or (index_at | inline_at | offset_at | length_at) & 3:
+            if table_bytes < 4 or (index_at | inline_at | length_at) & 3:
                 return table
             if index_at + 4 > table_bytes or inline_at + 4 > table_bytes:
                 return table
-            if (offset_at and offset_at + 8 > table_bytes) or (length_at and length_at + 8 > table_bytes):
+            if length_at and length_at + 8 > table_bytes:
                 return table
             if id_at and id_at + 12 > table_bytes:
                 return table
@@ -77,9 +74,6 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, length
             return table
         for axis in range(dimensions):
             coords[row, axis] = u32[(vector >> 2) + 1 + axis]
-        if offset_at:
-            field = (table + offset_at) >> 2
-            offsets[row] = int(u32[field]) + (int(u32[field + 1]) << 32)
         if length_at:
             field = (table + length_at) >> 2
             lengths[row] = int(u32[field]) + (int(u32[field + 1]) << 32)

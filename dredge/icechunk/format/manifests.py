@@ -24,11 +24,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
+from dredge.icechunk.format.envelope import (
+    READ_LIMITS,
+    FileType,
+    Opened,
+    ReadLimits,
+    Views,
+    account,
+    check_covered,
+    open_file,
+    views_of,
+)
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
-from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, loop_for
-from dredge.icechunk.format.snapshots import check_name
-from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
+from dredge.icechunk.format.kernels import loop_for
+from dredge.icechunk.format.metadata import check_name
 from dredge.icechunk.ids import ALPHABET, ID_BYTES, ID_CHARS, NODE_ID_BYTES, encode_id, hashes_of_names
 from dredge.process import need
 from dredge.sets.hashes import NONE, Hashes, unite
@@ -38,17 +47,8 @@ _BATCH = 1 << 16
 _ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode())
 
 DIMENSIONS_MAX = 256
-__all__ = [
-    "INLINE",
-    "NATIVE",
-    "VIRTUAL",
-    "ArrayRefs",
-    "Manifest",
-    "NamedChunks",
-    "ids_in_locations",
-    "named_chunks",
-    "parse_manifest",
-]
+NATIVE, INLINE, VIRTUAL = 0, 1, 2
+"""Kinds of chunk references, as `kernels.walk_refs` writes them."""
 
 
 def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
@@ -118,34 +118,17 @@ class ArrayRefs:
     node_id: str
     kind: npt.NDArray[np.uint8]
     ids: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.uint64]
     coords: npt.NDArray[np.uint32]
     places: npt.NDArray[np.int64]
     buffer: Buffer
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def location(self, row: int) -> str | None:
-        """A virtual chunk's location; None without one, or for a compressed one."""
-        return self.buffer.table_at(int(self.places[row])).text(5)
-
-    def inline(self, row: int) -> bytes:
-        """An inline chunk's bytes."""
-        return self.buffer.table_at(int(self.places[row])).bytes_of(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
     """A parsed manifest."""
 
-    id: str
-    spec_version: int
     arrays: tuple[ArrayRefs, ...]
-
-    def __len__(self) -> int:
-        return sum(len(array) for array in self.arrays)
 
     @property
     def native_ids(self) -> npt.NDArray[np.uint8]:
@@ -171,11 +154,10 @@ def parse_manifest(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
 ) -> Manifest:
     """Read a manifest."""
-    opened, buffer, manifest_id = _open(data, name, limits)
+    opened, buffer = _open(data, name, limits)
     views = views_of(opened)
     loop = walk or loop_for("walk_refs", opened.size)
-    arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
-    return Manifest(manifest_id, opened.spec_version, arrays)
+    return Manifest(tuple(_array(buffer, views, *found, loop) for found in _arrays(buffer, limits)))
 
 
 def named_chunks(
@@ -195,7 +177,7 @@ def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[
 def _named(
     data: bytes, name: str, refs: int | None, loop: Callable[..., int] | None
 ) -> tuple[Hashes, set[str]]:
-    opened, buffer, _ = _open(data, name, READ_LIMITS)
+    opened, buffer = _open(data, name, READ_LIMITS)
     views = views_of(opened)
     vectors = [vector for _, vector in _arrays(buffer, READ_LIMITS)]
     total = sum(vector.count for vector in vectors)
@@ -228,12 +210,11 @@ def _ids_in(
     return ids_in(chain(plain, unpacked))
 
 
-def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer, str]:
+def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer]:
     opened = open_file(data, name, FileType.MANIFEST, limits)
     buffer = Buffer(opened.view, name)
-    manifest_id = encode_id(buffer.root().required_inline(0, ID_BYTES, "id"))
-    check_name(manifest_id, name)
-    return opened, buffer, manifest_id
+    check_name(encode_id(buffer.root().required_inline(0, ID_BYTES, "id")), name)
+    return opened, buffer
 
 
 def _arrays(buffer: Buffer, limits: ReadLimits) -> Iterator[tuple[Table, Vector]]:
@@ -261,7 +242,6 @@ def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Calla
         node_id=encode_id(table.required_inline(0, NODE_ID_BYTES, "node id")),
         kind=np.zeros(refs.count, dtype=np.uint8),
         ids=np.zeros((refs.count, ID_BYTES), dtype=np.uint8),
-        offsets=np.zeros(refs.count, dtype=np.uint64),
         lengths=np.zeros(refs.count, dtype=np.uint64),
         coords=np.zeros((refs.count, dimensions), dtype=np.uint32),
         places=np.zeros(refs.count, dtype=np.int64),
@@ -274,7 +254,6 @@ def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Calla
         dimensions,
         found.kind,
         found.ids,
-        found.offsets,
         found.lengths,
         found.coords,
         found.places,

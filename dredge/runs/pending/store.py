@@ -23,12 +23,11 @@ import pyarrow.compute as pc
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.runs.cleanup import ListedFiles
-from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
-from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import FOUND, PENDING, PartFacts, Turn, advance
+from dredge.runs.pending.rows import FOUND, PENDING, PartFacts, Turn, Waits, advance
 from dredge.runs.summary import PartInfo
+from dredge.runs.tries import replace_again
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once

@@ -13,9 +13,8 @@ from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error
 from lakefs_embedded.gateway.handlers.reading import parse_range
 from lakefs_embedded.gateway.handlers.writing import check_source, must_be_new
-from lakefs_embedded.gateway.metadata import read_metadata
-from lakefs_embedded.gateway.requests import S3Request, Target, repository_arn, url_encoded
-from lakefs_embedded.gateway.xml import Node, fields, local_name, parse, timestamp
+from lakefs_embedded.gateway.requests import S3Request, Target, read_metadata, repository_arn, url_encoded
+from lakefs_embedded.gateway.responses import Node, fields, local_name, parse, timestamp
 from lakefs_embedded.uploads import PART_NUMBER_MAX, Part
 
 PAGE_MAX = 1000

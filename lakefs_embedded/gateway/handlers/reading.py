@@ -17,8 +17,7 @@ from dredge.storage import ObjectStream
 from lakefs_embedded.catalog import ObjectStats
 from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error
-from lakefs_embedded.gateway.metadata import metadata_headers
-from lakefs_embedded.gateway.requests import S3Request
+from lakefs_embedded.gateway.requests import S3Request, metadata_headers
 
 READ_BYTES = 256 << 10  # bytes; a larger response is streamed
 _RANGE = re.compile(r"bytes=\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII)

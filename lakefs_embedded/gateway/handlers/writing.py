@@ -13,9 +13,8 @@ from lakefs_embedded.errors import BranchNotFoundError, GravelerError, MissingEr
 from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error, to_s3_error
 from lakefs_embedded.gateway.handlers.reading import check_conditions, is_unchanged
-from lakefs_embedded.gateway.metadata import read_metadata
-from lakefs_embedded.gateway.requests import S3Request, Target
-from lakefs_embedded.gateway.xml import Node, fields, local_name, parse, timestamp
+from lakefs_embedded.gateway.requests import S3Request, Target, read_metadata
+from lakefs_embedded.gateway.responses import Node, fields, local_name, parse, timestamp
 
 DELETE_MAX = 1000
 

@@ -13,8 +13,8 @@ from lakefs_embedded.auth import Action, object_arn
 from lakefs_embedded.catalog import DeleteError, PresignUnsupportedError
 from lakefs_embedded.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from lakefs_embedded.server import responses, serializers
-from lakefs_embedded.server.errors import RequestError
 from lakefs_embedded.server.requests import ApiRequest
+from lakefs_embedded.server.responses import RequestError
 from lakefs_embedded.server.uploads import FormContent
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from lakefs_embedded.auth import UnauthorizedError
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.authentication import COOKIE
-from lakefs_embedded.server.errors import RequestError
 from lakefs_embedded.server.requests import ApiRequest
+from lakefs_embedded.server.responses import RequestError
 
 # The lakeFS release whose API, file formats and behaviour this server reproduces.
 LAKEFS_VERSION = "1.84.0"

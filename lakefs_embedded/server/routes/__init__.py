@@ -7,7 +7,7 @@ schema. To add a call:
    its last noun: `/branches/{branch}/objects` belongs to objects.
 2. Handler: add its function to `server/handlers/`. It reads arguments from the `ApiRequest`, makes one call on
    `request.catalog` and returns a response from `server.responses`. A new JSON body is a constant in
-   `request_schemas.py`, a new JSON object a function in `serializers.py`.
+   `schemas.py`, a new JSON object a function in `serializers.py`.
 3. Catalog: add a method to `lakefs_embedded.catalog`, tested there without HTTP. Its errors carry their HTTP status.
 4. Test (in `tests/unit/lakefs_embedded/server`): add the call's status codes and a case for each to
    `routes/test_status_codes.py`, and its response to `handlers/`. Tests of the whole table cover the rest:

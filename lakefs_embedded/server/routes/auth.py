@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from lakefs_embedded.auth import Action
-from lakefs_embedded.server import permissions as resources
-from lakefs_embedded.server import request_schemas as schemas
-from lakefs_embedded.server.handlers import auth_groups as groups
-from lakefs_embedded.server.handlers import auth_policies as policies
-from lakefs_embedded.server.handlers import auth_users as users
-from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.permissions import any_resource, auth
+from lakefs_embedded.server import operations as resources
+from lakefs_embedded.server import schemas
+from lakefs_embedded.server.handlers import auth as handlers
+from lakefs_embedded.server.operations import Operation, any_resource, auth
 from lakefs_embedded.server.routes.paths import GROUP, POLICY, USER
 
 _LIST_USERS = any_resource(Action.LIST_USERS)
@@ -47,33 +44,33 @@ WITHOUT_RBAC = frozenset({"list_users", "create_user", "get_named_user", "delete
 
 AUTH: tuple[Operation, ...] = (
     # users and their credentials
-    Operation("GET", "/auth/users", users.list_users, _LIST_USERS),
-    Operation("POST", "/auth/users", users.create_user, _CREATE_USER, schemas.USER_CREATION),
-    Operation("GET", USER, users.get_named_user, _READ_USER),
-    Operation("DELETE", USER, users.delete_user, _DELETE_USER),
-    Operation("GET", _CREDENTIALS, users.list_user_credentials, _LIST_CREDENTIALS),
-    Operation("POST", _CREDENTIALS, users.create_credentials, _CREATE_CREDENTIALS),
-    Operation("GET", _CREDENTIAL, users.get_credentials, _READ_CREDENTIALS),
-    Operation("DELETE", _CREDENTIAL, users.delete_credentials, _DELETE_CREDENTIALS),
-    Operation("GET", USER + "/groups", users.list_user_groups, _READ_USER),
+    Operation("GET", "/auth/users", handlers.list_users, _LIST_USERS),
+    Operation("POST", "/auth/users", handlers.create_user, _CREATE_USER, schemas.USER_CREATION),
+    Operation("GET", USER, handlers.get_named_user, _READ_USER),
+    Operation("DELETE", USER, handlers.delete_user, _DELETE_USER),
+    Operation("GET", _CREDENTIALS, handlers.list_user_credentials, _LIST_CREDENTIALS),
+    Operation("POST", _CREDENTIALS, handlers.create_credentials, _CREATE_CREDENTIALS),
+    Operation("GET", _CREDENTIAL, handlers.get_credentials, _READ_CREDENTIALS),
+    Operation("DELETE", _CREDENTIAL, handlers.delete_credentials, _DELETE_CREDENTIALS),
+    Operation("GET", USER + "/groups", handlers.list_user_groups, _READ_USER),
     # groups and their members
-    Operation("GET", "/auth/groups", groups.list_groups, _LIST_GROUPS),
-    Operation("POST", "/auth/groups", groups.create_group, _CREATE_GROUP, schemas.GROUP_CREATION),
-    Operation("GET", GROUP, groups.get_group, _READ_GROUP),
-    Operation("DELETE", GROUP, groups.delete_group, _DELETE_GROUP),
-    Operation("GET", GROUP + "/members", groups.list_group_members, _READ_GROUP),
-    Operation("PUT", _MEMBER, groups.add_group_membership, _ADD_MEMBER),
-    Operation("DELETE", _MEMBER, groups.delete_group_membership, _REMOVE_MEMBER),
+    Operation("GET", "/auth/groups", handlers.list_groups, _LIST_GROUPS),
+    Operation("POST", "/auth/groups", handlers.create_group, _CREATE_GROUP, schemas.GROUP_CREATION),
+    Operation("GET", GROUP, handlers.get_group, _READ_GROUP),
+    Operation("DELETE", GROUP, handlers.delete_group, _DELETE_GROUP),
+    Operation("GET", GROUP + "/members", handlers.list_group_members, _READ_GROUP),
+    Operation("PUT", _MEMBER, handlers.add_group_membership, _ADD_MEMBER),
+    Operation("DELETE", _MEMBER, handlers.delete_group_membership, _REMOVE_MEMBER),
     # policies and their attachments
-    Operation("GET", "/auth/policies", policies.list_policies, _LIST_POLICIES),
-    Operation("POST", "/auth/policies", policies.create_policy, _CREATE_POLICY, schemas.POLICY),
-    Operation("GET", POLICY, policies.get_policy, _READ_POLICY),
-    Operation("PUT", POLICY, policies.update_policy, _UPDATE_POLICY, schemas.POLICY),
-    Operation("DELETE", POLICY, policies.delete_policy, _DELETE_POLICY),
-    Operation("GET", USER + "/policies", policies.list_user_policies, _READ_USER),
-    Operation("PUT", _USER_POLICY, policies.attach_policy_to_user, _ATTACH_TO_USER),
-    Operation("DELETE", _USER_POLICY, policies.detach_policy_from_user, _DETACH_FROM_USER),
-    Operation("GET", GROUP + "/policies", policies.list_group_policies, _READ_GROUP),
-    Operation("PUT", _GROUP_POLICY, policies.attach_policy_to_group, _ATTACH_TO_GROUP),
-    Operation("DELETE", _GROUP_POLICY, policies.detach_policy_from_group, _DETACH_FROM_GROUP),
+    Operation("GET", "/auth/policies", handlers.list_policies, _LIST_POLICIES),
+    Operation("POST", "/auth/policies", handlers.create_policy, _CREATE_POLICY, schemas.POLICY),
+    Operation("GET", POLICY, handlers.get_policy, _READ_POLICY),
+    Operation("PUT", POLICY, handlers.update_policy, _UPDATE_POLICY, schemas.POLICY),
+    Operation("DELETE", POLICY, handlers.delete_policy, _DELETE_POLICY),
+    Operation("GET", USER + "/policies", handlers.list_user_policies, _READ_USER),
+    Operation("PUT", _USER_POLICY, handlers.attach_policy_to_user, _ATTACH_TO_USER),
+    Operation("DELETE", _USER_POLICY, handlers.detach_policy_from_user, _DETACH_FROM_USER),
+    Operation("GET", GROUP + "/policies", handlers.list_group_policies, _READ_GROUP),
+    Operation("PUT", _GROUP_POLICY, handlers.attach_policy_to_group, _ATTACH_TO_GROUP),
+    Operation("DELETE", _GROUP_POLICY, handlers.detach_policy_from_group, _DETACH_FROM_GROUP),
 )

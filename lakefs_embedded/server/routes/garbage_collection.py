@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from lakefs_embedded.auth import Action
-from lakefs_embedded.server import request_schemas as schemas
+from lakefs_embedded.server import schemas
 from lakefs_embedded.server.handlers import garbage_collection as gc
-from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.permissions import REPOSITORY as REPOSITORY_RESOURCE
-from lakefs_embedded.server.permissions import fs
+from lakefs_embedded.server.operations import REPOSITORY as REPOSITORY_RESOURCE
+from lakefs_embedded.server.operations import Operation, fs
 from lakefs_embedded.server.routes.paths import REPOSITORY
 
 _GET_RULES = fs(Action.GET_GC_RULES, REPOSITORY_RESOURCE)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from lakefs_embedded.auth import Action
-from lakefs_embedded.server import request_schemas as schemas
+from lakefs_embedded.server import schemas
 from lakefs_embedded.server.handlers import object_reads, object_writes
-from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.permissions import AUTHENTICATED, OBJECT, REPOSITORY, fs
+from lakefs_embedded.server.operations import AUTHENTICATED, OBJECT, REPOSITORY, Operation, fs
 from lakefs_embedded.server.routes.paths import BRANCH, REF
 
 _READ = fs(Action.READ_OBJECT, OBJECT)

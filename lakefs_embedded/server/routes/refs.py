@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from lakefs_embedded.auth import Action
-from lakefs_embedded.server import request_schemas as schemas
-from lakefs_embedded.server.handlers import branches, commits, imports, refs_dumps
-from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.permissions import BRANCH as BRANCH_RESOURCE
-from lakefs_embedded.server.permissions import REPOSITORY as REPOSITORY_RESOURCE
-from lakefs_embedded.server.permissions import TAG as TAG_RESOURCE
-from lakefs_embedded.server.permissions import fs
+from lakefs_embedded.server import schemas
+from lakefs_embedded.server.handlers import commits, refs
+from lakefs_embedded.server.operations import BRANCH as BRANCH_RESOURCE
+from lakefs_embedded.server.operations import REPOSITORY as REPOSITORY_RESOURCE
+from lakefs_embedded.server.operations import TAG as TAG_RESOURCE
+from lakefs_embedded.server.operations import Operation, fs
 from lakefs_embedded.server.routes.paths import BRANCH, REF, REPOSITORY
 
 _READ_BRANCH = fs(Action.READ_BRANCH, BRANCH_RESOURCE)
@@ -45,13 +44,13 @@ _IMPORTS = BRANCH + "/import"
 
 REFS: tuple[Operation, ...] = (
     # branches
-    Operation("GET", _BRANCHES, branches.list_branches, _LIST_BRANCHES),
-    Operation("POST", _BRANCHES, branches.create_branch, _CREATE_BRANCH, schemas.BRANCH),
-    Operation("GET", BRANCH, branches.get_branch, _READ_BRANCH),
-    Operation("DELETE", BRANCH, branches.delete_branch, _DELETE_BRANCH),
-    Operation("PUT", BRANCH, branches.reset_branch, _REVERT_BRANCH, schemas.RESET),
-    Operation("PUT", BRANCH + "/hard_reset", branches.hard_reset_branch, _REVERT_BRANCH),
-    Operation("GET", BRANCH + "/diff", branches.diff_branch, _LIST_OBJECTS),
+    Operation("GET", _BRANCHES, refs.list_branches, _LIST_BRANCHES),
+    Operation("POST", _BRANCHES, refs.create_branch, _CREATE_BRANCH, schemas.BRANCH),
+    Operation("GET", BRANCH, refs.get_branch, _READ_BRANCH),
+    Operation("DELETE", BRANCH, refs.delete_branch, _DELETE_BRANCH),
+    Operation("PUT", BRANCH, refs.reset_branch, _REVERT_BRANCH, schemas.RESET),
+    Operation("PUT", BRANCH + "/hard_reset", refs.hard_reset_branch, _REVERT_BRANCH),
+    Operation("GET", BRANCH + "/diff", refs.diff_branch, _LIST_OBJECTS),
     # commits
     Operation("POST", BRANCH + "/commits", commits.commit, _COMMIT, schemas.COMMIT),
     Operation("POST", BRANCH + "/revert", commits.revert, _REVERT_BRANCH, schemas.REVERT),
@@ -65,19 +64,19 @@ REFS: tuple[Operation, ...] = (
     Operation("POST", _MERGE, commits.merge, _COMMIT, schemas.MERGE),
     Operation("GET", _MERGE, commits.find_merge_base, _LIST_COMMITS),
     # imports
-    Operation("POST", _IMPORTS, imports.import_start, _IMPORT, schemas.IMPORT),
-    Operation("GET", _IMPORTS, imports.import_status, _READ_BRANCH),
-    Operation("DELETE", _IMPORTS, imports.import_cancel, _CANCEL_IMPORT),
+    Operation("POST", _IMPORTS, commits.import_start, _IMPORT, schemas.IMPORT),
+    Operation("GET", _IMPORTS, commits.import_status, _READ_BRANCH),
+    Operation("DELETE", _IMPORTS, commits.import_cancel, _CANCEL_IMPORT),
     # tags
-    Operation("GET", _TAGS, branches.list_tags, _LIST_TAGS),
-    Operation("POST", _TAGS, branches.create_tag, _CREATE_TAG, schemas.TAG),
-    Operation("GET", _TAGS + "/{tag}", branches.get_tag, _READ_TAG),
-    Operation("DELETE", _TAGS + "/{tag}", branches.delete_tag, _DELETE_TAG),
+    Operation("GET", _TAGS, refs.list_tags, _LIST_TAGS),
+    Operation("POST", _TAGS, refs.create_tag, _CREATE_TAG, schemas.TAG),
+    Operation("GET", _TAGS + "/{tag}", refs.get_tag, _READ_TAG),
+    Operation("DELETE", _TAGS + "/{tag}", refs.delete_tag, _DELETE_TAG),
     # refs dumps
-    Operation("PUT", REPOSITORY + "/refs/dump", refs_dumps.dump_refs, _DUMP),
-    Operation("PUT", REPOSITORY + "/refs/restore", refs_dumps.restore_refs, _RESTORE, schemas.REFS_RESTORE),
-    Operation("POST", REPOSITORY + "/dump", refs_dumps.dump_submit, _DUMP),
-    Operation("GET", REPOSITORY + "/dump", refs_dumps.dump_status, _READ_DUMP),
-    Operation("POST", REPOSITORY + "/restore", refs_dumps.restore_submit, _RESTORE, schemas.REFS_RESTORE),
-    Operation("GET", REPOSITORY + "/restore", refs_dumps.restore_status, _RESTORE),
+    Operation("PUT", REPOSITORY + "/refs/dump", refs.dump_refs, _DUMP),
+    Operation("PUT", REPOSITORY + "/refs/restore", refs.restore_refs, _RESTORE, schemas.REFS_RESTORE),
+    Operation("POST", REPOSITORY + "/dump", refs.dump_submit, _DUMP),
+    Operation("GET", REPOSITORY + "/dump", refs.dump_status, _READ_DUMP),
+    Operation("POST", REPOSITORY + "/restore", refs.restore_submit, _RESTORE, schemas.REFS_RESTORE),
+    Operation("GET", REPOSITORY + "/restore", refs.restore_status, _RESTORE),
 )

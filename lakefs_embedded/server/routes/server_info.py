@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from lakefs_embedded.auth import Action
-from lakefs_embedded.server import request_schemas as schemas
+from lakefs_embedded.server import schemas
 from lakefs_embedded.server.handlers import server_info
-from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.permissions import AUTHENTICATED, PUBLIC, any_resource
+from lakefs_embedded.server.operations import AUTHENTICATED, PUBLIC, Operation, any_resource
 
 _READ_CONFIG = any_resource(Action.READ_CONFIG)
 

@@ -38,7 +38,7 @@ AZURE = (
              ("test_of_several_versions_that_are_alike_none_goes",)),
     Breakage("a deletion is as old as what it deleted", "dredge.undo.leftovers", "Choosing._version",
              Keep("Call", "max", "args.0"), ("test_a_deletion_is_as_young_as_the_last_word_of_the_ledger",)),
-    Breakage("what is archived goes", "dredge.gc.subtract.holds", "archived",
+    Breakage("what is archived goes", "dredge.gc.subtract.candidates", "archived",
              Put("Name", "HELD_CLASSES", ["none"]),
              ("test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class",)),
     Breakage("metadata may say a blob's tier", "dredge.storage.azure.store", "parse_page",

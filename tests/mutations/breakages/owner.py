@@ -12,17 +12,17 @@ KILLED = "test_after_a_kill_at_any_write_of_an_id_the_server_passes_and_a_copy_w
 NO_RIGHT = "test_without_the_right_a_run_that_deletes_needs_a_persons_consent_given_once"
 
 OWNER = (
-    Breakage("every server is the owner", "dredge.gc.witness.ownership", "Owner.includes",
+    Breakage("every server is the owner", "dredge.gc.witness.owner", "Owner.includes",
              Put("Return", 1, True),
              (C2, "test_a_refused_copy_does_not_stop_production_and_production_is_warned_once")),
-    Breakage("another installation under the owner's URL is the owner", "dredge.gc.witness.ownership",
+    Breakage("another installation under the owner's URL is the owner", "dredge.gc.witness.owner",
              "Owner.includes", Put("BoolOp", 1, True, "values.1"),
              ("test_a_refusal_of_another_installation_under_the_same_url_leaves_no_block",)),
-    Breakage("a server without the last id passes", "dredge.gc.witness.ownership", "MarkIds.passes",
+    Breakage("a server without the last id passes", "dredge.gc.witness.owner", "MarkIds.passes",
              Put("Return", "find", True), (SAME_URL, C2)),
     Breakage("the id that the server has is not kept while a new one is written",
-             "dredge.gc.witness.ownership", "write_id", Put("IfExp", 1, False), (KILLED,)),
-    Breakage("an id counts as written although the server did not keep it", "dredge.gc.witness.ownership",
+             "dredge.gc.witness.owner", "write_id", Put("IfExp", 1, False), (KILLED,)),
+    Breakage("an id counts as written although the server did not keep it", "dredge.gc.witness.owner",
              "_set", Put("If", 2, True), ("test_an_id_that_the_server_does_not_keep_is_an_error",)),
     Breakage("the owner is not looked at right before deleting", "dredge.gc.bulk_delete.step", "_delete",
              Put("Call", "check_before_deleting", None), (TAKEN_OVER,)),

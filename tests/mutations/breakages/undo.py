@@ -11,7 +11,7 @@ REPLACES = "test_a_restore_never_replaces_what_is_there"
 
 UNDO = (
     Breakage("what a snapshot that came back shared with others goes", "dredge.icechunk.collection.pinned",
-             "pinned_with_needs", Drop("Return", 2, "value.elts.0.elts.1"),
+             "pinned_with_needs", Drop("Return", 2, "value.elts.1"),
              ("test_what_a_snapshot_that_came_back_needs_stays_with_it",)),
     Breakage("a key goes that a store would refuse to put back", "dredge.undo.protecting", "Quarantine._copy",
              Put("If", 2, False), ("test_a_key_that_a_store_may_refuse_to_put_back_stays",)),
@@ -101,7 +101,7 @@ UNDO = (
              "_delete_versions", Put("BoolOp", 1, True, "values.1"),
              ("test_a_marker_stays_above_a_version_that_could_not_be_deleted",)),
     Breakage("what came back into slices that runs are done with is not looked for", "dredge.gc.planning",
-             "plan_run", Put("IfExp", 1, True),
+             "plan_run", Put("IfExp", 2, True),
              ("test_what_came_back_is_garbage_again_after_its_pin_and_what_lives_beside_it_stays",)),
     Breakage("slices that objects came back into are listed once, however young those are",
              "dredge.gc.planning", "plan_run", Rename("Attribute", 54, "started_at"),
@@ -111,10 +111,10 @@ UNDO = (
              ("test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended",)),
     Breakage("a pin goes before a run has seen what came back", "dredge.gc.save_report.clean_up", "_is_over",
              Put("BoolOp", 1, True, "values.1"), ("test_a_pin_stays_until_a_run_has_seen_what_came_back",)),
-    Breakage("the folder of a purge goes whoever it is of", "dredge.gc.save_report.own_files",
+    Breakage("the folder of a purge goes whoever it is of", "dredge.gc.save_report.clean_up",
              "_is_side_run_of", Put("Compare", 2, True),
              ("test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else",)),
-    Breakage("copies of what was deleted are taken for own files", "dredge.gc.save_report.own_files",
+    Breakage("copies of what was deleted are taken for own files", "dredge.gc.save_report.clean_up",
              "is_own_file", Put("BoolOp", 1, True, "values.1"),
              ("test_the_deleter_takes_the_names_of_own_files_and_no_other",)),
 )  # fmt: skip

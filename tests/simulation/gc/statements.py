@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dredge.gc.run import open_state
-from dredge.gc.witness.lost import LostCommits, forget_lost
-from dredge.gc.witness.people import lift_block, take_over
+from dredge.gc.witness.people import LostCommits, forget_lost, lift_block, take_over
 from dredge.lakefs.writing import LakeFSWriter
 from dredge.undo.alarms import acknowledge_alarms
 from tests.simulation.gc.people import People

@@ -22,9 +22,9 @@ OWN = (
              Swap("Assign", "etag")),
     Breakage("a ref that moved is deleted all the same", "dredge.icechunk.expiration.apply", "_drop_ref",
              Put("If", 2, False)),
-    Breakage("what is not expired is taken for expired", "dredge.icechunk.expiration.rules",
+    Breakage("what is not expired is taken for expired", "dredge.icechunk.expiration.plan",
              "_Walker.is_expired", Always(True)),
-    Breakage("the age of a file is its age a day later", "dredge.icechunk.collection.kinds", "is_old_column",
+    Breakage("the age of a file is its age a day later", "dredge.icechunk.repository", "is_old_column",
              Operator("Compare", 2, "GtE")),
 )  # fmt: skip
 """Breakages outside the lists of tests/mutations."""

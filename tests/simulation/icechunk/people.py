@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dredge.errors import LeaseHeldError
-from dredge.icechunk.collection import undo
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.witness.judging import forget_lost
 from tests.simulation.clock import DAY
@@ -52,7 +52,7 @@ class People:
             self.oracle.may_be_pinned |= {key.removeprefix(ROOT) for key in self.oracle.unneeded()}
         began = self.simulation.scheduler.now
         done = self._side_run(
-            "restore", lambda holder, clock: undo.restore(config, self._workers, holder, None, clock)
+            "restore", lambda holder, clock: steps.restore(config, self._workers, holder, None, clock)
         )
         self.oracle.may_be_back |= names
         if run.outcome != "success":  # also what other runs deleted meanwhile
@@ -64,7 +64,7 @@ class People:
         config = IcechunkPurgeConfig.from_params(
             {"storage": URI, "older_than_days": days, "dry_run": dry_run}
         )
-        self._side_run("purge", lambda holder, clock: undo.purge(config, self._workers, holder, None, clock))
+        self._side_run("purge", lambda holder, clock: steps.purge(config, self._workers, holder, None, clock))
 
     def _forget(self) -> bool:
         return self._side_run(

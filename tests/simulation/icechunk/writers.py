@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.icechunk.expiration.rules import Request, spec_v2
-from dredge.icechunk.format.repo_info import parse_repo_info
-from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.expiration.plan import Request, spec_v2
+from dredge.icechunk.format.metadata import micros, parse_repo_info
 from dredge.icechunk.ids import encode_id
 from dredge.icechunk.repository import history_of
 from dredge.storage import open_writer

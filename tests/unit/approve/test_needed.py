@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.output import why_asked
+from dredge.approve.records import why_asked
 from dredge.approve.settings import ALWAYS, NEVER
 
 OVER = [

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.output import why_asked
-from dredge.approve.records import AIRFLOW, Answer, Asked, record_answer, request_of
+from dredge.approve.records import AIRFLOW, Answer, Asked, record_answer, request_of, why_asked
 from dredge.approve.step import approval_of, check_approved
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
 from dredge.gc.approve import ApproveOutput, approve, find_question
@@ -20,7 +19,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter

@@ -14,8 +14,7 @@ import lakefs
 import pytest
 
 from dredge.gc.run import open_state
-from dredge.gc.witness.owner import BLOCK, Block, read_block
-from dredge.gc.witness.ownership import KEY, OWN, Owner, claim, read_ids
+from dredge.gc.witness.owner import BLOCK, KEY, OWN, Block, Owner, claim, read_block, read_ids
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, SECRET_KEY
 from dredge.runs.consents import read_consents

@@ -11,7 +11,7 @@ from dredge.gc import run as runs
 from dredge.gc import state
 from dredge.gc.index import store as index
 from dredge.gc.run import Run, read_plan
-from dredge.gc.save_report.report import read_report
+from dredge.gc.save_report.step import read_report
 from dredge.gc.state import earlier_runs
 from dredge.runs.versions import VERSIONS
 from tests.support.gc import World, make_world

@@ -19,8 +19,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.mark_uncommitted.kv_store import KVAccess
 from dredge.gc.preflight import check
 from dredge.gc.run import open_state
-from dredge.gc.witness.owner import BLOCK, PLANNED, Block
-from dredge.gc.witness.ownership import KEY, Owner, Site, claim, write_id
+from dredge.gc.witness.owner import BLOCK, KEY, PLANNED, Block, Owner, Site, claim, write_id
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.payload import to_json

@@ -16,7 +16,7 @@ from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.referring import check_referring
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
-from dredge.gc.witness.unnamed import list_tables, read_kinds
+from dredge.gc.witness.record import list_tables, read_kinds
 from dredge.runs.payload import to_json
 from dredge.runs.preflight import Line
 from dredge.storage import open_deleter

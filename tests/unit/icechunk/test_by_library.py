@@ -14,8 +14,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ
 from dredge.icechunk.expiration.plan import Applied, plan_expiration
-from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import RepoInfo, instant, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
@@ -198,7 +197,7 @@ def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
         info = parse_repo_info(data)
         return replace(info, updates=tuple(replace(item, backup=None) for item in info.updates))
 
-    monkeypatch.setattr("dredge.icechunk.expiration.apply.parse_repo_info", without_copies)
+    monkeypatch.setattr("dredge.icechunk.format.metadata.parse_repo_info", without_copies)
     with pytest.raises(FormatError):
         expire_by_library(
             open_reader(f"file://{tmp_path}"),

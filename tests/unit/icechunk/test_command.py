@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dredge import cli
 from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.expiration.config import parse_duration, parse_older_than
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios

@@ -13,11 +13,9 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.format import kernels
-from dredge.icechunk.format.envelope import FileType, Opened, close_file, open_file
+from dredge.icechunk.format.envelope import FileType, Opened, account, check_covered, close_file, open_file
 from dredge.icechunk.format.manifests import named_chunks, parse_manifest
-from dredge.icechunk.format.repo_info import parse_repo_info
-from dredge.icechunk.format.snapshots import instant, parse_parentage, parse_snapshot
-from dredge.icechunk.format.verifier import account, check_covered
+from dredge.icechunk.format.metadata import instant, parse_parentage, parse_repo_info, parse_snapshot
 from dredge.icechunk.ids import decode_id
 from tests.support.depth import depth
 from tests.support.icechunk import local_storage, quiet

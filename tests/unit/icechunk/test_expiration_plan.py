@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.icechunk.expiration import config, drawing, rules
+from dredge.icechunk.expiration import config, drawing
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.drawing import plan_page
-from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, RefChange, plan_expiration
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.expiration.plan import RULES, Edit, ExpirationPlan, RefChange, plan_expiration
+from dredge.icechunk.format.metadata import SnapshotEntry, instant
 from dredge.icechunk.history import History, Ref
 from tests.support.icechunk import Graph, graph_of, history_of, micros_of, scenarios
 
@@ -82,7 +81,7 @@ def test_a_plan_that_changes_any_one_thing_is_not_empty(change: dict[str, object
 
 
 def test_every_rule_that_can_be_chosen_is_there() -> None:
-    assert set(config.RULES) == set(rules.RULES)
+    assert set(config.RULES) == set(RULES)
 
 
 def test_each_spec_has_the_rule_that_the_library_applies_to_it() -> None:

@@ -13,8 +13,7 @@ from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import OutcomeDiffersError
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.expiration.plan import kept_refs
-from dredge.icechunk.format.repo_info import parse_repo_info
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant, parse_repo_info
 from dredge.icechunk.history import Ref
 from dredge.icechunk.library import delete_ref
 from dredge.icechunk.repository import read_history

@@ -15,7 +15,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import read_history, with_restamped
 from dredge.storage import open_reader

@@ -21,7 +21,7 @@ from dredge.icechunk.collection.bulk_delete import look_again
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.format.repo_info import REPO_KEY
+from dredge.icechunk.format.metadata import REPO_KEY
 from dredge.icechunk.repository import read_history, read_refs
 from dredge.storage import ObjectReader, open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios

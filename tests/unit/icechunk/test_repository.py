@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.icechunk import repository
 from dredge.icechunk.expiration.apply import apply_edit
 from dredge.icechunk.expiration.plan import Edit
-from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, SnapshotEntry, Update
-from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.format import metadata
+from dredge.icechunk.format.metadata import COPIES, RepoInfo, SnapshotEntry, Update, micros
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import (
     SNAPSHOTS,
@@ -247,7 +246,7 @@ def update(at: float, kind: str = "commit", backup: str | None = None) -> Update
 
 
 def info(*updates: Update, before: str | None = None) -> RepoInfo:
-    return RepoInfo(2, (), {}, {}, (), "online", updates, before)
+    return RepoInfo(2, (), {}, {}, "online", updates, before)
 
 
 @pytest.fixture
@@ -255,18 +254,18 @@ def stored(writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch) -> Mapping[str
     found: dict[str, RepoInfo] = {}
 
     def parse(_: bytes, key: str) -> RepoInfo:
-        name = key.removeprefix(OVERWRITTEN)
+        name = key.removeprefix(COPIES)
         if name not in found:
             raise FormatError(f"{key} is damaged")
         return found[name]
 
-    monkeypatch.setattr(repository, "parse_repo_info", parse)
+    monkeypatch.setattr(metadata, "parse_repo_info", parse)
     return found
 
 
 def check(writer: ObjectWriter, current: RepoInfo, names: Iterable[str]) -> None:
     for name in names:
-        writer.put(f"{OVERWRITTEN}{name}", b"copy")
+        writer.put(f"{COPIES}{name}", b"copy")
     check_not_rolled_back(writer, current, newest_copies(writer))
 
 
@@ -302,6 +301,6 @@ def test_a_copy_that_says_nothing_or_is_gone_meanwhile_does_not_hide_another(
     stored[copy(9)] = info()
     stored[copy(7)] = info(update(6))
     check(writer, CURRENT, [copy(9)])
-    writer.put(f"{OVERWRITTEN}{copy(7)}", b"copy")
+    writer.put(f"{COPIES}{copy(7)}", b"copy")
     with pytest.raises(RefusedError):
         check_not_rolled_back(writer, CURRENT, [copy(10), copy(9), copy(7)])

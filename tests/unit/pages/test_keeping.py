@@ -12,8 +12,7 @@ import pytest
 
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.restore import store_plan
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.format.metadata import SnapshotEntry, micros
 from dredge.icechunk.history import History
 from dredge.pages.history import Keeping, keeping_of
 from dredge.pages.object_rows import Kept

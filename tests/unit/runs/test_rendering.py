@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge.runs.rendering import render
-from dredge.runs.report import render_html
+from dredge.runs.report import render, render_html
 
 
 def test_a_report_shows_names_as_text_never_as_markup() -> None:

@@ -13,8 +13,7 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import to_json
-from dredge.runs.run import CollectionRun, check_resumable, is_local, local_holder, resume_local
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import CollectionRun, StepRecord, check_resumable, is_local, local_holder, resume_local
 from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.runs.tries import newest_number

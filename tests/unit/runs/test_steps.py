@@ -11,7 +11,7 @@ import pytest
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
-from dredge.runs.steps import PLAN, Ahead, StepRecord, breaks, collect_links, perform
+from dredge.runs.run import PLAN, Ahead, StepRecord, breaks, collect_links, perform
 from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import newest_number
 from dredge.storage import open_writer

@@ -18,7 +18,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.folder import FAILED, RunFolder
-from dredge.runs.steps import StepRecord, perform
+from dredge.runs.run import StepRecord, perform
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer

@@ -18,8 +18,8 @@ from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.steps import release_lease
 from dredge.hashing import hash64
 from dredge.runs.clock import Coverage
-from dredge.runs.conditional import change_file
 from dredge.runs.payload import from_file
+from dredge.runs.tries import change_file
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, open_deleter, open_writer

@@ -5,6 +5,17 @@
 A writer stores a chunk before its manifest, and a manifest before its snapshot. So a chunk is at least as old as any of
 its manifests, and the chunks of an unreferenced manifest older than the cutoff are also older. They exist: a run
 deletes manifests before chunks, and after a run that stopped in between the next run is a clean one.
+
+A clean run may read an inventory of the bucket instead of listing it:
+
+    inventory's files ──> names, sizes and times ─┐
+    unreferenced manifest files (listed) ─────────┴─> each once ──> no live manifest, older than the cutoff
+                                              ──> the run asks the store: exists, and is still old ──> garbage
+    live, and not in the inventory ──> the run asks the store for each ──> absent
+
+An inventory shows the past: the run does not collect objects outside it, and asks the store for objects in it. The
+cutoff is not after the inventory's start, so younger objects wait for the next run. Snapshots, transaction logs and
+manifests are listed: a thousand of them take one request.
 """
 
 from __future__ import annotations
@@ -12,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -20,9 +31,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
-from dredge.icechunk.collection.absent import MANIFESTS_PER_TASK, ask_for_new
-from dredge.icechunk.collection.kinds import is_old, is_old_column
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.icechunk.collection.absent import MANIFESTS_PER_TASK, ask_beyond_inventory, ask_for_new
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.listing import ListResult, without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.waiting import Before, without
@@ -30,12 +40,15 @@ from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, Mark
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids, hashes_of_names
-from dredge.icechunk.repository import CHUNKS
+from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import PENDING, due
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, waiting_function
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import CountedSet, LocatedSet
@@ -49,14 +62,6 @@ GATHERED_MAX = 2 << 20
 
 type Shards = Mapping[int, PartInfo]
 """Rows of chunks as a listing has them, each chunk once, by the first bits of the ids."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameConfig:
-    """Payload of all tasks: shard bits, and files in flight."""
-
-    bits: int
-    threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +85,14 @@ class NameResult:
 
 
 @waiting_function
-def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
+def name_chunks(run: WorkerRun, bits: int, task: NameTask) -> NameResult:
     """Write the chunks of some unreferenced manifests, each once."""
     rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)
     unread: list[str] = []
     waiting: list[pa.Table] = []
     read = partial(_named_by, run.open_store())
     items = list(zip(rows["address"].to_pylist(), rows["last_modified"].to_pylist(), strict=True))
-    for (key, _), found in zip(items, ordered_map(read, items, config.threads), strict=True):
+    for (key, _), found in zip(items, ordered_map(read, items, AT_ONCE), strict=True):
         if found is None:
             unread.append(key)
             continue
@@ -95,7 +100,7 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
         if sum(table.num_rows for table in waiting) > GATHERED_MAX:
             waiting = [once(waiting)]
     run.progress.add(len(items))
-    return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)), unread=unread)
+    return NameResult(shards=write_by_shard(run.folder, bits, task.name, once(waiting)), unread=unread)
 
 
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
@@ -147,7 +152,6 @@ class SelectConfig:
     counted: CountedSet | None
     cutoff: datetime
     candidate_rows: int
-    threads: int
     pinned: tuple[LocatedSet, ...]
     keep_all: bool
 
@@ -189,7 +193,7 @@ def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Selec
         old = pa.array(is_old_column(found["last_modified"].combine_chunks(), config.cutoff))
         young, found = found.filter(pc.invert(old)), found.filter(old)
         counts["asked"] = found.num_rows
-        found = still_there(run.open_store(), config.cutoff, config.threads, found)
+        found = still_there(run.open_store(), config.cutoff, found)
     going, held = without_pinned(found, config.pinned)
     spared, going = (going, going.slice(0, 0)) if config.keep_all else (going.slice(0, 0), going)
     figures = {"listed": rows, "candidates": going, "pinned": held, "spared": spared, "young": young}
@@ -206,9 +210,9 @@ def bytes_of(rows: pa.Table) -> int:
     return int(pc.sum(rows["size"]).as_py() or 0)
 
 
-def still_there(reader: ObjectReader, cutoff: datetime, threads: int, rows: pa.Table) -> pa.Table:
+def still_there(reader: ObjectReader, cutoff: datetime, rows: pa.Table) -> pa.Table:
     """Ask the store for chunks; return the existing old ones as a listing would."""
-    asked = ordered_map(partial(_stat, reader), rows["key"].to_pylist(), threads)
+    asked = ordered_map(partial(_stat, reader), rows["key"].to_pylist(), AT_ONCE)
     found = [info for info in asked if info is not None and is_old(info.last_modified, cutoff)]
     columns = {name: [getattr(info, name) for info in found] for name in LISTING_SCHEMA.names}
     return pa.table(columns, schema=LISTING_SCHEMA)
@@ -246,7 +250,6 @@ def select(
         counted=counted,
         cutoff=run.plan.cutoff,
         candidate_rows=tuning.candidate_rows,
-        threads=tuning.threads,
         pinned=pinned,
         keep_all="chunks" in run.plan.config.kept_kinds,
     )
@@ -307,9 +310,8 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
         NameTask(name=f"named-{number:05d}", part=part, first=first, count=MANIFESTS_PER_TASK)
         for number, (part, first) in enumerate(pieces)
     ]
-    config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
     total = sum(part.rows for part in parts)
-    results = run.spread(runner, _STEP, name_chunks, config, tasks, "manifests", total)
+    results = run.spread(runner, _STEP, name_chunks, bits, tasks, "manifests", total)
     unread = [key for result in results for key in result.unread]
     record.counts["manifests_unread"] = len(unread)
     if unread:
@@ -363,3 +365,88 @@ def _beyond_manifests(
     named_parts = [part for result in of_dead(run, runner, record, 0) for part in result.shards.values()]
     pieces = [hashes_of_keys(run.folder.read_part(part, ["key"])["key"]) for part in named_parts]
     return rows.filter(pa.array(~contains(unite(pieces), hashes_of_keys(rows["address"]))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryConfig:
+    """Payload of all tasks: layout of the inventory's files, and shard bits."""
+
+    layout: Layout
+    bits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryTask:
+    """Files of the inventory; `name` is the prefix of the task's files."""
+
+    name: str
+    files: list[InventoryFile]
+
+
+@partition_function
+def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> NameResult:
+    """Write the chunks in some files of an inventory, each once."""
+    counts: Counter[str] = Counter()
+    waiting: list[pa.Table] = []
+    for file in task.files:
+        with downloaded(file) as path:
+            for batch in read_rows(path, file.uri, config.layout, counts):
+                rows = pa.Table.from_batches([batch])
+                waiting.append(_chunks_of(rows.filter(pc.starts_with(rows["key"], CHUNKS)), counts))
+                run.progress.add(batch.num_rows)
+                if sum(table.num_rows for table in waiting) > GATHERED_MAX:
+                    waiting = [once(waiting)]
+    shards = write_by_shard(run.folder, config.bits, task.name, once(waiting))
+    return NameResult(shards=shards, counts=dict(counts))
+
+
+def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
+    if rows["size"].null_count or rows["last_modified"].null_count:
+        raise FormatError("the inventory has no size or no time for some chunks. Nothing was deleted.")
+    _, is_id = hashes_of_names(pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)))
+    counts.update(listed_objects=rows.num_rows, foreign=int((~is_id).sum()), listed_bytes=bytes_of(rows))
+    return rows.filter(pa.array(is_id)).select(LISTING_SCHEMA.names).cast(LISTING_SCHEMA)
+
+
+def find_in_inventory(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    dead: Sequence[NameResult],
+    pinned: tuple[LocatedSet, ...],
+) -> None:
+    """Find deletable chunks, and absent live chunks. Raises RefusedError: the inventory has changed, or has no chunks
+    although some are live; FormatError: a file of it, or a live manifest, is missing or damaged."""
+    mark, contents = record.input(MarkOutput), _same_inventory(run)
+    shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
+    tasks = [
+        InventoryTask(name=f"inventory-{number:05d}", files=share) for number, share in enumerate(shares)
+    ]
+    config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
+    read = run.spread(runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects")
+    counts = sum((Counter(result.counts) for result in read), Counter[str]())
+    if mark.chunks and not counts["listed_objects"]:
+        raise RefusedError(
+            f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although"
+            " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none (then the"
+            " run lists the store)."
+        )
+    found = [*(result.shards for result in read), *(result.shards for result in dead)]
+    totals, absent = select(run, runner, record, found, pinned, None, mark.chunk_shards)
+    figures = {**totals, **{name: counts[name] for name in ("listed_objects", "listed_bytes", "foreign")}}
+    figures["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
+    record.counts.update({f"chunks_{name}": value for name, value in figures.items()})
+    record.counts["inventory_rows"] = counts["inventory_rows"]
+    record.details["inventory"] = to_json(contents.source)
+
+
+def _same_inventory(run: Run) -> Contents:
+    planned = run.plan.inventory
+    assert planned is not None
+    # The plan's step checked its age.
+    found = find_inventory(planned.uri, run.plan.uri, run.store_now(), timedelta.max, run.options)
+    if found.source != planned:
+        raise RefusedError(
+            f"inventory {planned.uri} has changed since the run was planned. Nothing was deleted. Start a new run."
+        )
+    return found

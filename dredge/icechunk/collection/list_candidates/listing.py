@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 
 from dredge.hashing import hash64
 from dredge.icechunk.collection.absent import ABSENT_MAX
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_virtual
 from dredge.icechunk.ids import ALPHABET, hashes_of_names
+from dredge.icechunk.repository import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun, waiting_function

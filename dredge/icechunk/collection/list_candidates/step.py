@@ -23,10 +23,14 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.list_candidates.chunks import bytes_of, find_chunks, find_drift, of_dead
-from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
+from dredge.icechunk.collection.list_candidates.chunks import (
+    bytes_of,
+    find_chunks,
+    find_drift,
+    find_in_inventory,
+    of_dead,
+)
 from dredge.icechunk.collection.list_candidates.listing import (
     ListConfig,
     ListResult,
@@ -37,12 +41,12 @@ from dredge.icechunk.collection.list_candidates.listing import (
 )
 from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
 from dredge.icechunk.collection.outputs import OUTSIDE, ListCandidatesOutput, MarkOutput
-from dredge.icechunk.collection.pinned import pinned_with_needs
+from dredge.icechunk.collection.pinned import Kept, pinned_with_needs, read_kept
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
+from dredge.icechunk.format.metadata import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import read_repo_info
-from dredge.runs.steps import StepRecord
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old, read_repo_info
+from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import write_hashes
@@ -58,20 +62,22 @@ _FOLDER = FOLDERS[OVERWRITTEN]
 
 def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
     """List the repository, and write the candidates."""
-    return run.step(
-        ListCandidatesOutput,
-        lambda record: seeking_deleted(run, lambda: _list_candidates(run, runner, record)),
-    )
+    kept = Ahead(lambda _: read_kept(run))
+
+    def find(record: StepRecord) -> None:
+        seeking_deleted(run, lambda: _list_candidates(run, runner, record, kept.result(record.inputs)))
+
+    return run.step(ListCandidatesOutput, find, ahead=kept)
 
 
-def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord, kept: Kept) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
     with at_once() as ask:
         read = ask(read_before, run, record)
-        pinned, outside = pinned_with_needs(run, mark, ListCandidatesOutput.STEP)
+        pinned = pinned_with_needs(run, mark, ListCandidatesOutput.STEP, kept)
         record.parts.append(
-            write_hashes(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", hash_ids(outside))
+            write_hashes(run.folder, f"{ListCandidatesOutput.STEP}/{OUTSIDE}", hash_ids(kept[1]))
         )
         config = _config(run, mark, pinned)
         results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")

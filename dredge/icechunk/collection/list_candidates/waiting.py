@@ -22,21 +22,20 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.icechunk.collection.list_candidates.listing import SCHEMA, write_rows
 from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run, find_list
 from dredge.icechunk.collection.witness.record import parse_known
 from dredge.icechunk.ids import hashes_of_names
+from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
-from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, advance
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.runs.versions import CLEAN
@@ -201,7 +200,7 @@ def read_before(run: Run, record: StepRecord) -> Before:
     gone: tuple[LocatedSet, ...] = ()
     with at_once() as ask:
         deleted = ask(_gone, run)
-        stored = find_list(run.state, plan.uri, run.store_now(), life)
+        stored = find_list(run.state, plan.uri, run.store_now, life)
     problem = stored.problem
     if mark.known_is_damaged:
         problem = "the record of the run before this one is damaged"

@@ -57,11 +57,11 @@ class ManifestsResult:
 
 
 @partition_function
-def read_manifests(run: WorkerRun, threads: int, task: ManifestsTask) -> ManifestsResult:
+def read_manifests(run: WorkerRun, _: None, task: ManifestsTask) -> ManifestsResult:
     """Read manifests, and write their chunks as a part of the index."""
     rows = []
     digests: dict[str, str] = {}
-    for manifest, chunks in manifest_rows(run.open_store(), task.refs, threads, digests):
+    for manifest, chunks in manifest_rows(run.open_store(), task.refs, digests):
         rows.append((manifest, chunks))
         run.progress.add(len(chunks.native))
     part = write_manifest_rows(run.open_state(), task.index_part, rows)
@@ -74,13 +74,12 @@ def index_manifests(
     """Read live manifests missing from the index; returns the MD5 of the bytes of each by id."""
     indexed = {manifest for ids in index.manifests_of.values() for manifest in ids}
     lacking = {manifest: count for manifest, count in refs.items() if manifest not in indexed}
-    tuning = run.plan.config.tuning
-    shares = equal_shares(lacking, tuning.refs_per_task, runner.default_parallelism)
+    shares = equal_shares(lacking, run.plan.config.tuning.refs_per_task, runner.default_parallelism)
     tasks = [
         ManifestsTask(index_part=f"{label}-manifests-{number:05d}", refs=share)
         for number, share in enumerate(shares)
     ]
-    written = run.spread(runner, MarkOutput.STEP, read_manifests, tuning.threads, tasks, "references")
+    written = run.spread(runner, MarkOutput.STEP, read_manifests, None, tasks, "references")
     parts = [(result.part, list(task.refs)) for result, task in zip(written, tasks, strict=True)]
     index.add(run.state, label, [], parts)
     return {manifest: digest for result in written for manifest, digest in result.digests.items()}
@@ -247,21 +246,13 @@ def _count(
     return run.spread(runner, MarkOutput.STEP, count_chunks, config, tasks, "manifests", total)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniteConfig:
-    """Payload of all tasks: the layers, and the prefix of file names."""
-
-    counted: CountedSet
-    label: str
-
-
 @partition_function
-def unite_layers(run: WorkerRun, config: UniteConfig, shards: list[int]) -> list[PartInfo]:
+def unite_layers(run: WorkerRun, counted: CountedSet, shards: list[int]) -> list[PartInfo]:
     """Unite several layers of counts."""
     folder = RunFolder(run.open_state(), run.stores.run_id)
     parts = []
     for shard in shards:
-        layers = [layer[shard] for layer in config.counted.layers if shard in layer]
+        layers = [layer[shard] for layer in counted.layers if shard in layer]
         total = Counted.sum([read_counted(folder, part) for part in layers])
         if bool((total.counts < 0).any()):
             raise FormatError(
@@ -269,7 +260,7 @@ def unite_layers(run: WorkerRun, config: UniteConfig, shards: list[int]) -> list
                 " Start a clean run."
             )
         if len(total.hashes):
-            name = f"{COUNTED}/{config.label}-united-{shard:04d}.counts"
+            name = f"{COUNTED}/{run.folder.label}-united-{shard:04d}.counts"
             parts.append(write_counted(folder, name, total))
     return parts
 
@@ -277,6 +268,5 @@ def unite_layers(run: WorkerRun, config: UniteConfig, shards: list[int]) -> list
 def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     shards = list(range(1 << counted.bits))
     tasks = round_robin(shards, run.num_tasks(runner, len(shards)))
-    config = UniteConfig(counted=counted, label=run.folder.label)
-    results = run.spread(runner, MarkOutput.STEP, unite_layers, config, tasks, "shards", len(shards))
+    results = run.spread(runner, MarkOutput.STEP, unite_layers, counted, tasks, "shards", len(shards))
     return CountedSet.of([part for parts in results for part in parts], counted.bits)

@@ -23,43 +23,120 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
+from dredge.icechunk import repository
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.index import ManifestIndex, cache_uri, refs_by_manifest
-from dredge.icechunk.collection.kinds import is_old
-from dredge.icechunk.collection.mark.chunks import find_live_chunks
-from dredge.icechunk.collection.mark.snapshots import (
-    ancestors_seen,
-    index_snapshots,
-    read_index,
-    with_ancestors,
+from dredge.icechunk.collection.index import (
+    ManifestIndex,
+    SnapshotRow,
+    cache_uri,
+    read_snapshot_rows,
+    refs_by_manifest,
+    snapshot_rows,
+    unite_rows,
+    write_snapshot_rows,
 )
+from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.outputs import (
-    KEPT_MANIFESTS,
-    NEW_MANIFESTS,
-    PRUNED,
-    SNAPSHOT_NAMES,
-    SNAPSHOT_ROWS,
-    VIRTUAL,
     MarkOutput,
     is_virtual,
 )
 from dredge.icechunk.collection.run import Run, snapshots_table
 from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
-from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, list_names, list_snapshots, read_history
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
 from dredge.runs.payload import to_json
-from dredge.runs.rendering import duration_text
-from dredge.runs.steps import StepRecord
-from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.report import duration_text
+from dredge.runs.run import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import Hashes, read_hashes, unite_all, write_hashes
-from dredge.storage.parallel import at_once
+from dredge.storage import ObjectReader, exists
+from dredge.storage.parallel import at_once, ordered_map
+
+
+def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
+    """Add the ancestors of tips outside the history: files of spec 1 have the id of their parent."""
+    live = set(tips)
+    waiting = [snapshot for snapshot in live if snapshot not in history]
+    while waiting:
+        parents = set()
+        for key, data in reader.get_many([repository.SNAPSHOTS + snapshot for snapshot in waiting]):
+            parent = parse_snapshot(data, key).parent_id
+            if parent is not None and parent not in live:
+                parents.add(parent)
+        # Another tool may have collected an ancestor.
+        waiting = [parent for parent in parents if exists(reader, repository.SNAPSHOTS + parent)]
+        live.update(waiting)
+    return live
+
+
+def ancestors_seen(
+    tips: Collection[str], parents: Mapping[str, Collection[str]], released: Collection[str]
+) -> set[str]:
+    """The ancestors in the record of earlier marks: files of spec 2 have no parent id."""
+    found: set[str] = set()
+    waiting = list(tips)
+    while waiting:
+        parents_of = set(parents.get(waiting.pop(), ())).difference(found, released)
+        found |= parents_of
+        waiting += parents_of
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsTask:
+    """Snapshots of a task, and the name of its part of the index."""
+
+    index_part: str
+    snapshots: list[str]
+
+
+@partition_function
+def read_snapshots(run: WorkerRun, _: None, task: SnapshotsTask) -> PartInfo:
+    """Read snapshot files, and write their manifests as a part of the index."""
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, repository.READS_AT_ONCE))
+    run.progress.add(len(rows))
+    return write_snapshot_rows(run.open_state(), task.index_part, rows)
+
+
+def index_snapshots(
+    run: Run, runner: TaskRunner, known: Mapping[str, SnapshotRow], live: set[str]
+) -> tuple[list[SnapshotRow], list[PartInfo]]:
+    """Read live snapshots that `known` (from `read_index`) lacks; return all rows, and the new parts, which get a head
+    after their manifests were read: a damaged read with wrong manifests must not keep later runs from a better read."""
+    rows = dict(known)
+    lacking = sorted(live - rows.keys())
+    label = run.folder.label
+    chunks = in_chunks(lacking, -(-len(lacking) // run.plan.config.tuning.snapshots_per_task))
+    tasks = [
+        SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
+        for number, ids in enumerate(chunks)
+    ]
+    written = run.spread(runner, MarkOutput.STEP, read_snapshots, None, tasks, "snapshots", len(lacking))
+    for found in ordered_map(partial(read_snapshot_rows, run.state), written, repository.AT_ONCE):
+        rows |= {row.snapshot: row for row in found}
+    if missing := live - rows.keys():
+        raise FormatError(
+            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}. Nothing was deleted;"
+            " start another run."
+        )
+    return [rows[snapshot] for snapshot in sorted(live)], written
+
+
+def read_index(run: Run) -> tuple[ManifestIndex, dict[str, SnapshotRow]]:
+    """Read the index and its snapshots."""
+    run.index = index = ManifestIndex.load(run.state)
+    if run.base is None:
+        return index, index.snapshots(run.state)
+    later = index.snapshots(run.state, run.base.state.seen)
+    return index, unite_rows([*run.base.rows.values(), *later.values()])
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:
@@ -73,12 +150,12 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     with at_once() as ask:
         # No order is needed: files written since this listing are young in the listing of candidates, and the re-check
         # looks for snapshots written since the plan.
-        listed = ask(list_snapshots, run.reader)
+        listed = ask(repository.list_snapshots, run.reader)
         past, said = ask(read_known, run.state), ask(read_consents, run.state, FORGET_LOST)
         indexed = ask(read_index, run)
         ask(run.store_now)  # later steps need the time
-        known = KnownSnapshots() if run.base is None else run.base.known
-        actual = read_history(run.reader, known=known, files=listed)
+        known = repository.KnownSnapshots() if run.base is None else run.base.known
+        actual = repository.read_history(run.reader, known=known, files=listed)
     if actual.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
     files = {node: info.last_modified for node, info in listed.result().items()}
@@ -102,7 +179,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     refs = {manifest: count for manifest, count in refs.items() if manifest not in gone}
     rows = [row for row in rows if gone.isdisjoint(row.manifests)]
     _record_live(run, record, history, live, refs)
-    _write(run, record, KEPT_MANIFESTS, json.dumps(sorted(kept - gone)).encode(), len(kept - gone))
+    _write(run, record, "kept-manifests.json", json.dumps(sorted(kept - gone)).encode(), len(kept - gone))
     record.counts.update(
         refs=len(history.refs),
         live_snapshots=len(live),
@@ -114,7 +191,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if roots.youngest is not None:
         record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
-    _write(run, record, SNAPSHOT_ROWS, parquet_bytes(snapshots_table(rows, known)), len(rows))
+    _write(run, record, "snapshots.parquet", parquet_bytes(snapshots_table(rows, known)), len(rows))
     index.add(run.state, f"{run.folder.label}-1", parts, [])
     record.details["seen"] = index.seen
     _warn(run, record)
@@ -123,7 +200,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _gone(run: Run, kept: Collection[str]) -> set[str]:
     # No ref reaches the snapshots of these manifests: a missing file is no damage.
-    return set(kept) - list_names(run.reader, MANIFESTS) if kept else set()
+    return set(kept) - repository.list_names(run.reader, repository.MANIFESTS) if kept else set()
 
 
 def _find_chunks(
@@ -146,11 +223,11 @@ def _find_chunks(
         manifests_not_taken_away=chunks.not_taken_away,
     )
     new = {name: [chunks.read.get(name, ""), part] for name, part in sorted(chunks.new.items())}
-    _write(run, record, NEW_MANIFESTS, json.dumps(new).encode(), len(new))
+    _write(run, record, "new-manifests.json", json.dumps(new).encode(), len(new))
 
 
 def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[Hashes]) -> None:
-    name = f"{MarkOutput.STEP}/{VIRTUAL}"
+    name = f"{MarkOutput.STEP}/virtual.ids"
     record.parts.append(write_hashes(run.folder, name, unite_all(pieces)))
 
 
@@ -202,11 +279,11 @@ def _record_live(
         "snapshots.ids": live,
         "manifests.ids": refs.keys(),
         "transactions.ids": live | pruned,
-        PRUNED: pruned - live,
+        "pruned.ids": pruned - live,
     }
     for name, names in ids.items():
         record.parts.append(write_hashes(run.folder, f"{MarkOutput.STEP}/{name}", hash_ids(names)))
-    _write(run, record, SNAPSHOT_NAMES, json.dumps(sorted(live)).encode(), len(live))
+    _write(run, record, "snapshots.json", json.dumps(sorted(live)).encode(), len(live))
     record.details["history"] = history.digest
 
 
@@ -270,7 +347,7 @@ def choose_roots(
     """Choose the live snapshots."""
     named = history.live()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
-    young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
+    young = {snapshot for snapshot, time in unreachable.items() if not repository.is_old(time, cutoff)}
     kept = unreachable.keys() & {*unnamed}
     return Roots(
         tips=frozenset(named | young | kept | {*lost}),

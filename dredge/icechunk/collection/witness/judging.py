@@ -29,8 +29,7 @@ from dredge.icechunk.collection.witness.record import (
 )
 from dredge.icechunk.format.envelope import FileType, open_file
 from dredge.icechunk.format.flatbuffer import Buffer
-from dredge.icechunk.format.repo_info import REPO_KEY
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format.metadata import REPO_KEY, instant, parse_snapshot
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import NODE_ID_BYTES, encode_id
 from dredge.icechunk.maintenance import open_state

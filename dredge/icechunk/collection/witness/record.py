@@ -31,21 +31,12 @@ from typing import Any
 import pyarrow as pa
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.icechunk.format.repo_info import (
-    OVERWRITTEN,
-    REFS_FOLDER,
-    RepoInfo,
-    Update,
-    live_refs,
-    parse_ref,
-    parse_repo_info,
-)
-from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.format import metadata
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import SNAPSHOTS
-from dredge.runs.conditional import replace_tagged
 from dredge.runs.parts import parquet_bytes, read_parquet
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import NewerFormatError, from_versioned, to_json
+from dredge.runs.tries import replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
@@ -118,8 +109,8 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         return Known(), None
     try:
         return _unless_copied_back(parse_known(data), at), etag
-    except _NewerError as error:
-        raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
+    except NewerFormatError as error:
+        raise FormatError(f"{state.uri}/{KNOWN}: {error}. Nothing was deleted.") from None
     except (FormatError, KeyError, TypeError, ValueError) as error:
         log.error(
             "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown", state.uri, KNOWN, error
@@ -142,19 +133,13 @@ def replace_known(state: ObjectWriter, known: Known, etag: str | None, now: date
     return replace_tagged(state, KNOWN, replace(known, written_at=now).dumps(), etag)
 
 
-class _NewerError(Exception):
-    """A newer version of Dredge wrote the file."""
-
-
 def parse_known(data: bytes) -> Known:
     """Parse the bytes of `Known.dumps`."""
     table = read_parquet(data)
     meta: dict[str, Any] = json.loads(table.schema.metadata[_META])
-    if meta["format"] > FORMAT:
-        raise _NewerError(f"has format {meta['format']}, and this version knows {FORMAT}")
     rows = zip(table["snapshot"].to_pylist(), table["parents"].to_pylist(), strict=True)
     parents = {node: frozenset(parents) for node, parents in rows}
-    return replace(from_file(Known, meta), parents=parents)
+    return replace(from_versioned(Known, meta, FORMAT), parents=parents)
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
@@ -208,7 +193,7 @@ _MOVES_BACK = frozenset({"branch reset", "amend"})
 class OperationsLog:
     """The operations of a repository, read on demand."""
 
-    def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
+    def __init__(self, reader: ObjectReader, info: metadata.RepoInfo) -> None:
         self._reader = reader
         self._info = info
         self.is_cut = False
@@ -218,7 +203,7 @@ class OperationsLog:
         """Kind and time of the newest operation; None for an empty log."""
         return self._info.newest
 
-    def __iter__(self) -> Iterator[Update]:
+    def __iter__(self) -> Iterator[metadata.Update]:
         info = self._info
         while True:
             yield from info.updates
@@ -232,7 +217,7 @@ class OperationsLog:
 
     def since(self, operation: tuple[str, int]) -> Since:
         """Find an operation, given by kind and time."""
-        later: list[Update] = []
+        later: list[metadata.Update] = []
         for update in self:
             if update.operation == operation:
                 return Since(True, (*later, update))
@@ -257,10 +242,10 @@ class OperationsLog:
                     found.setdefault(entry.id, set()).add(entry.parent_id)
         return {node: frozenset(parents) for node, parents in found.items()}
 
-    def _copy(self, name: str) -> RepoInfo | None:
-        key = f"{OVERWRITTEN}{name}"
+    def _copy(self, name: str) -> metadata.RepoInfo | None:
+        key = f"{metadata.COPIES}{name}"
         try:
-            return parse_repo_info(self._reader.get(key), key)
+            return metadata.parse_repo_info(self._reader.get(key), key)
         except NotFoundError:
             return None
 
@@ -271,7 +256,7 @@ class Since:
     first, then the operation itself or the entry in its place."""
 
     is_there: bool | None
-    updates: tuple[Update, ...]
+    updates: tuple[metadata.Update, ...]
 
     def moved_back(self, branch: str) -> bool:
         """Whether a branch was reset or amended since."""
@@ -290,9 +275,9 @@ class OldRef:
 def list_ref_files(reader: ObjectReader) -> dict[tuple[str, str], tuple[str, datetime]]:
     """List the refs of spec 1: key and time of the file by ("branch" or "tag", name)."""
     times: dict[str, datetime] = {}
-    for batch in reader.list(REFS_FOLDER):
+    for batch in reader.list(metadata.REFS_FOLDER):
         times |= zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True)
-    live = live_refs([key for key in times if not key.endswith("/")])
+    live = metadata.live_refs([key for key in times if not key.endswith("/")])
     return {ref: (key, times[key]) for ref, key in live.items()}
 
 
@@ -300,17 +285,17 @@ def read_old_refs(reader: ObjectReader) -> list[OldRef]:
     """Read the refs of spec 1."""
     found = {key: (":".join(ref), time) for ref, (key, time) in list_ref_files(reader).items()}
     return [
-        OldRef(found[key][0], parse_ref(data, key), found[key][1])
+        OldRef(found[key][0], metadata.parse_ref(data, key), found[key][1])
         for key, data in reader.get_many(sorted(found))
     ]
 
 
 def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
     """Whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
-    if migrated_at is None or ref.written_at > instant(migrated_at):
+    if migrated_at is None or ref.written_at > metadata.instant(migrated_at):
         return True
     key = SNAPSHOTS + ref.tip
     try:
-        return parse_snapshot(reader.get(key), key).flushed_at > migrated_at
+        return metadata.parse_snapshot(reader.get(key), key).flushed_at > migrated_at
     except NotFoundError:
         return False

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dredge.approve.question import code
+from dredge.approve.step import code
 from dredge.errors import LeaseHeldError
-from dredge.gc.approve.question import ByBranch, by_branch, owned_by_branch
+from dredge.gc.approve import ByBranch, by_branch, owned_by_branch
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.bulk_delete.head_watch import (
+from dredge.gc.bulk_delete.watch import (
     NewCommits,
     Published,
+    Subtracted,
     look_at_refs,
 )
-from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.run import Run
 from tests.support.gc import World, make_world
 

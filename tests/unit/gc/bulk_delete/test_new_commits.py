@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.bulk_delete import head_watch
-from dredge.gc.bulk_delete.head_watch import NewCommits, Published
-from dredge.gc.bulk_delete.recheck import Subtracted, recheck
+from dredge.gc.bulk_delete import watch
+from dredge.gc.bulk_delete.watch import NewCommits, Published, Subtracted, recheck
 from dredge.gc.index.ranges import read_files
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.policy import PolicyRule, RetentionPolicy
+from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
@@ -225,7 +224,7 @@ def test_more_than_one_look_can_read_ends_the_round(limit: str, monkeypatch: pyt
     new = NewCommits(run, subtracted, Published(run.folder, "published"))
     for number in range(3):
         world.commit(f"new/{number}", b"%d" % number)
-    monkeypatch.setattr(head_watch, limit, 2)
+    monkeypatch.setattr(watch, limit, 2)
     assert follow(run, new) is not None
     assert new.published.number == 0
     monkeypatch.undo()
@@ -310,7 +309,7 @@ def test_a_round_ends_after_its_time_and_the_next_one_goes_on_however_often(
     world, kept, gone = busy_world(safety=BUSY)
     run = world.marked()
     now = [0.0]
-    monkeypatch.setattr("dredge.gc.bulk_delete.head_watch.running_seconds", lambda: now[0])
+    monkeypatch.setattr("dredge.gc.bulk_delete.watch.running_seconds", lambda: now[0])
 
     def let_time_pass(number: int, _keys: object) -> None:
         if number % 2 == 0:

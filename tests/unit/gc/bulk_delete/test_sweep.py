@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError, UnavailableError
-from dredge.gc.bulk_delete.outcomes import settle
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.bulk_delete.sweep import SweepConfig, sweep_parts
+from dredge.gc.bulk_delete.sweep import SweepConfig, settle, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -20,7 +19,7 @@ from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, Stores
 from dredge.runs.tries import StepTry

@@ -21,7 +21,7 @@ from dredge.gc.check_limits.holds import (
 )
 from dredge.gc.steps import bulk_delete
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE
+from dredge.gc.subtract.candidates import SAME_SIZE, UNREADABLE
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from dredge.sets.hashes import NONE, Hashes

@@ -10,7 +10,7 @@ from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError, Ref
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import Answer, UnnamedBy, answer_lines, find_target
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.witness.lost import forget_lost
+from dredge.gc.witness.people import forget_lost
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.approvals import said

@@ -12,8 +12,7 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.index.ranges import Ranges, read_metaranges
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed.collect import Collected, collect_ranges
-from dredge.gc.list_committed.read_ranges import Roles
+from dredge.gc.list_committed.collect import Collected, Roles, collect_ranges
 from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput

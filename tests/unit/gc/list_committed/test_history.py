@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.list_committed.history import (
+from dredge.gc.list_committed.active import (
     active_by_rules,
     check_against_graph,
     close_graph,
@@ -19,7 +19,7 @@ from dredge.gc.list_committed.history import (
 )
 from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from lakefs_embedded.catalog import Commit as CatalogCommit
-from lakefs_embedded.committed.commits import commit_id as compute_id
+from lakefs_embedded.committed.entries import commit_id as compute_id
 from tests.support.commits import committed_world
 from tests.support.gc import make_world
 

@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import ListCommittedOutput, find_active, history
-from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_history
+from dredge.gc.list_committed import ListCommittedOutput, find_active
+from dredge.gc.list_committed import active as finding
+from dredge.gc.list_committed.active import RECORDS, SERVER, Found, find_history
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.runs.tries import StepTry
-from lakefs_embedded.catalog.retention import Rules, active_commits
+from lakefs_embedded.catalog.garbage import Rules, active_commits
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation
@@ -172,7 +173,7 @@ def from_records(
 ) -> Found:
     records = SimpleNamespace(branches=[TOPIC, MAIN], tags=[tag], commits=GRAPH | EXTRA)
     check = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(history, "read_checked", lambda *_: (records, check))
+    monkeypatch.setattr(finding, "read_checked", lambda *_: (records, check))
     return find_history(run_of(server, read_kv=True, **config))
 
 

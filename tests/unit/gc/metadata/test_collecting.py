@@ -17,13 +17,11 @@ from dredge.gc.metadata import collecting, deleting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.deleting import File, delete_files
-from dredge.gc.metadata.named import NamesReader
+from dredge.gc.metadata.files import NamesReader
 from dredge.gc.planning import release_lease
 from dredge.gc.run import METADATA_RUNS, open_state
-from dredge.gc.witness.lost import forget_lost
-from dredge.gc.witness.owner import lift, refuse
-from dredge.gc.witness.ownership import KEY, Site
-from dredge.gc.witness.people import consent_without_id
+from dredge.gc.witness.owner import KEY, Site, lift, refuse
+from dredge.gc.witness.people import consent_without_id, forget_lost
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.lakefs.files import messages
 from dredge.runs.pending.store import FORMAT

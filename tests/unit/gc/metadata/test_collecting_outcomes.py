@@ -11,7 +11,7 @@ from dredge.gc.metadata import collecting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, MetadataOutput
-from dredge.gc.metadata.named import NamesReader
+from dredge.gc.metadata.files import NamesReader
 from dredge.gc.run import METADATA_RUNS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary

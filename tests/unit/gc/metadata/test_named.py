@@ -12,8 +12,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
-from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.named import NamesReader, read_history, read_work
+from dredge.gc.metadata.files import Named, NamesReader, find_named, read_history, read_work, sort_files
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world

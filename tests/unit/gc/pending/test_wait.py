@@ -12,8 +12,7 @@ from dredge.gc import steps
 from dredge.gc.pending import advance
 from dredge.gc.planning import acquire_lease, resume_run
 from dredge.gc.run import Run
-from dredge.gc.witness.lost import forget_lost
-from dredge.gc.witness.people import take_over
+from dredge.gc.witness.people import forget_lost, take_over
 from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.undo.deletions import read_deletions
@@ -418,7 +417,10 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     cut_finely(monkeypatch)
     world = waiting(grace_hours=20_000)
     opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
-    names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]
+    slices = [
+        new_descending_xid(at)[:8] + f"{number:011x}0" for number, at in enumerate(opened)
+    ]  # fixed shards
+    names = [world.orphan(f"data/{name}/x") for name in slices]
     world.age(days=2)
     before = parts(world.collected())
     world.orphan("data/slice0/late")

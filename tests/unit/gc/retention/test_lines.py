@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.retention.active import FOREVER, find_lines
+from dredge.gc.retention import FOREVER, find_lines
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files.records import Branch
-from lakefs_embedded.catalog import retention
+from lakefs_embedded.catalog import garbage
 from lakefs_embedded.refs.records import Commit as Commit_
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -50,9 +50,7 @@ def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now
     ]
     known = [Branch(branch.id, branch.commit_id, "") for branch in branches]
     return set(
-        retention.active_commits(
-            plain, known, retention.Rules(rules.default_retention_days, rules.branches), now
-        )
+        garbage.active_commits(plain, known, garbage.Rules(rules.default_retention_days, rules.branches), now)
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, FormatError
-from dredge.gc.retention.policy import (
+from dredge.gc.retention import (
     PolicyRule,
     RetentionPolicy,
     compile_glob,

@@ -11,9 +11,9 @@ from dredge.errors import UnavailableError
 from dredge.gc.index import store
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
-from dredge.gc.save_report import clean_up, own_files
+from dredge.gc.save_report import clean_up
 from dredge.gc.save_report.advance_state import StateOutput
-from dredge.gc.save_report.own_files import ROOT
+from dredge.gc.save_report.clean_up import ROOT
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, read_report, run_steps, save_report, verify
 from dredge.runs.tasks import LocalRunner
@@ -190,7 +190,7 @@ def test_nothing_but_own_files_is_ever_removed_by_it() -> None:
         kept.add(foreign)
         with removing() as removed:
             run(world, mode="clean")
-        assert all(own_files.is_own_file(key) for key in removed)
+        assert all(clean_up.is_own_file(key) for key in removed)
         world.age(days=100)
     store = StateStore(world.plan().state)
     assert store.current("lake", world.lake.namespace).state is not None

@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.save_report.own_files import ROOT
+from dredge.gc.save_report.clean_up import ROOT
 from dredge.runs import cleanup, ledger
 from dredge.runs.cleanup import OwnFilesOutput
 from dredge.storage import open_versions

@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import OvertakenError
 from dredge.gc.run import Run
-from dredge.gc.save_report import report, step
+from dredge.gc.save_report import step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -25,8 +25,8 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
     orphan = world.marked()
     bulk_delete(orphan, HERE)
     retry = driver(world, orphan)
-    honest, left = report.write_deleted, [lambda: world.run(retry)]
-    names = report.REPORT, report.PAGE, report.SUMMARY
+    honest, left = step.write_deleted, [lambda: world.run(retry)]
+    names = step.REPORT, step.PAGE, step.SUMMARY
     written: dict[str, bytes] = {}
 
     def slow(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
@@ -36,12 +36,12 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
             written.update((name, folder.writer.get(name)) for name in names)
         return parts
 
-    monkeypatch.setattr(report, "write_deleted", slow)
+    monkeypatch.setattr(step, "write_deleted", slow)
     with pytest.raises(OvertakenError, match="step save_report"):
-        report.write_report(orphan)
+        step.write_report(orphan)
     assert {name: retry.folder.writer.get(name) for name in names} == written
     assert (
-        retry.folder.read_json(report.REPORT)["outcome"] == "success"
+        retry.folder.read_json(step.REPORT)["outcome"] == "success"
     )  # the earlier one knew no verified sweep
 
 
@@ -63,7 +63,7 @@ def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
     monkeypatch.setattr(step, "write_analysis", again)
     with pytest.raises(OvertakenError, match="step save_report"):
         save_report(orphan)
-    told = retry.folder.read_json(report.REPORT)
+    told = retry.folder.read_json(step.REPORT)
     assert told["counts"]["deletable_objects"] == len(gone) - 1
     assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.save_report import own_files
-from dredge.gc.save_report.own_files import ROOT, own_files_deleter
+from dredge.gc.save_report import clean_up
+from dredge.gc.save_report.clean_up import ROOT, own_files_deleter
 from dredge.runs.lease import LEASE
 from dredge.runs.versions import POINTER
 from tests.support.gc import make_world
@@ -58,7 +58,7 @@ OTHERS = [
 
 def test_the_deleter_takes_the_names_of_own_files_and_no_other() -> None:
     world = make_world()
-    for key in [*OWN_FILES, *(other for other in OTHERS if own_files.is_plain(other) and other)]:
+    for key in [*OWN_FILES, *(other for other in OTHERS if clean_up.is_plain(other) and other)]:
         world.lake.objects.put(f"{ROOT}/{key}", b"x")
     kept = world.orphan("data/slice/object")
     before = set(world.lake.keys(""))

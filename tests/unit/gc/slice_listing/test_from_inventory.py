@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import SliceListingOutput, step
-from dredge.gc.slice_listing.items import ListConfig, Listed
+from dredge.gc.slice_listing.slices import ListConfig, Listed
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage.listing_schema import LISTING_SCHEMA

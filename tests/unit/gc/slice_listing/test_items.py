@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.slice_listing.items import (
+from dredge.gc.slice_listing.slices import (
+    Item,
     ListConfig,
     Listed,
     ListResult,
@@ -21,7 +22,6 @@ from dredge.gc.slice_listing.items import (
     list_items,
     sort_by_age,
 )
-from dredge.gc.slice_listing.slices import Item
 from dredge.gc.steps import slice_listing
 from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary

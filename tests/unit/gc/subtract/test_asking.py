@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.subtract.store_lookup import Answer, ask_store, by_folder
+from dredge.gc.subtract.earlier_runs import Answer, ask_store, by_folder
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.model import LOOKS_PER_PAGE
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dredge.gc.subtract import holds
-from dredge.gc.subtract.holds import (
+from dredge.gc.subtract import candidates
+from dredge.gc.subtract.candidates import (
     SAME_SIZE,
     UNREADABLE,
     UPLOAD_PARTS,
@@ -43,7 +43,7 @@ def on_legal_hold(rows: pa.Table, evidence: Evidence) -> Mask:
 def legal_hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
     """A hold that the package does not have, registered as a new one would be: at the end of the list."""
     hold = Hold(LEGAL, "it lies below the folder of a legal hold", on_legal_hold)
-    monkeypatch.setattr(holds, "HOLDS", [*holds.HOLDS, hold])
+    monkeypatch.setattr(candidates, "HOLDS", [*candidates.HOLDS, hold])
     return hold
 
 
@@ -163,7 +163,7 @@ def test_what_was_brought_back_or_is_as_long_as_an_entry_of_a_head_is_held_in_th
 
 
 def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:
-    assert [hold.code for hold in holds.HOLDS if hold.may_be_lifted] == [SAME_SIZE]
+    assert [hold.code for hold in candidates.HOLDS if hold.may_be_lifted] == [SAME_SIZE]
 
 
 @pytest.mark.parametrize(

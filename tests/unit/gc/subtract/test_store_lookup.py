@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.gc.subtract.holds import UNREADABLE
+from dredge.gc.subtract.candidates import UNREADABLE
 from tests.support import memory_store as memory
 from tests.support.gc import make_world, summary_of
 from tests.support.identical import held

@@ -12,7 +12,7 @@ import pytest
 
 from dredge.gc.run import Plan
 from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract.holds import Uploads, going_on, targets_of
+from dredge.gc.subtract.candidates import Uploads, going_on, targets_of
 from dredge.hashing import hash64
 from dredge.storage import open_writer
 from tests.support.gc import make_world

@@ -9,8 +9,17 @@ import pytest
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
-from dredge.gc.witness.owner import BLOCK, LIFT_BLOCK, lift, read_block, refuse, refuse_blocked
-from dredge.gc.witness.ownership import Owner, Site, claim
+from dredge.gc.witness.owner import (
+    BLOCK,
+    LIFT_BLOCK,
+    Owner,
+    Site,
+    claim,
+    lift,
+    read_block,
+    refuse,
+    refuse_blocked,
+)
 from dredge.lakefs import Environment
 from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter

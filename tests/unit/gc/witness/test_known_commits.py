@@ -10,8 +10,7 @@ import pytest
 from dredge.errors import BlockedError, RefusedError, WitnessError
 from dredge.gc.run import open_state
 from dredge.gc.witness.mark import CREATED_AGAIN, UNKNOWN
-from dredge.gc.witness.owner import read_block
-from dredge.gc.witness.ownership import KEY
+from dredge.gc.witness.owner import KEY, read_block
 from dredge.gc.witness.people import lift_block
 from dredge.gc.witness.record import FORGET_LOST, read_record
 from dredge.runs.consents import record_consent

@@ -8,16 +8,17 @@ import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError, UnavailableError, WitnessError
 from dredge.gc.run import open_state
-from dredge.gc.witness import ownership
-from dredge.gc.witness.owner import PLANNED, read_block
-from dredge.gc.witness.ownership import (
+from dredge.gc.witness import owner
+from dredge.gc.witness.owner import (
     KEY,
     MARK_ID,
+    PLANNED,
     WITHOUT_ID,
     MarkId,
     MarkIds,
     Site,
     compare_ids,
+    read_block,
     read_ids,
     read_owner,
     write_id,
@@ -37,7 +38,7 @@ def site_of(world: World, run_id: str = "run") -> Site:
 
 def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, run_id: str) -> None:
     done = [0]
-    honest = ownership._replace
+    honest = owner._replace
 
     def step() -> None:
         done[0] += 1
@@ -49,7 +50,7 @@ def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, r
         return honest(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ownership, "_replace", replace)
+        patch.setattr(owner, "_replace", replace)
         world.client.before = lambda name, _arguments: step() if name == "set_metadata" else None
         with pytest.raises(CrashError):
             write_id(site_of(world, run_id))

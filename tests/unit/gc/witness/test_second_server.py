@@ -12,8 +12,7 @@ from dredge.errors import BlockedError, RefusedError, WitnessError
 from dredge.gc.planning import reopen_run
 from dredge.gc.run import Run, open_state
 from dredge.gc.steps import read_report
-from dredge.gc.witness.owner import KIND, read_block
-from dredge.gc.witness.ownership import KEY, MARK_ID, OWNER, read_ids, read_visitors
+from dredge.gc.witness.owner import KEY, KIND, MARK_ID, OWNER, read_block, read_ids, read_visitors
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.gc.witness.record import POINTER
 from dredge.runs.summary import StepSummary

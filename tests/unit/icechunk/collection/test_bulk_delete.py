@@ -21,10 +21,9 @@ from dredge.icechunk.collection.bulk_delete import look_again, newly_live
 from dredge.icechunk.collection.config import IcechunkRestoreConfig, Safety, Tuning
 from dredge.icechunk.collection.index import snapshot_rows
 from dredge.icechunk.collection.outputs import ListCandidatesOutput, MarkOutput, read_live_snapshots
-from dredge.icechunk.collection.report import build_report
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import bulk_delete, check_limits, collect, verify
-from dredge.icechunk.collection.undo import restore
+from dredge.icechunk.collection.save_report import build_report
+from dredge.icechunk.collection.steps import bulk_delete, check_limits, collect, restore, verify
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import decode_id, encode_ids
 from dredge.icechunk.maintenance import make_lease, open_state

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import AlarmError, FormatError, RefusedError, WitnessError
-from dredge.icechunk.collection import undo
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.maintenance import open_state
@@ -96,7 +96,7 @@ def purge(past: Past) -> StepSummary:
     config = IcechunkPurgeConfig(
         repository=past.uri, older_than_days=1, dry_run=False, run=copies.parent.name
     )
-    return undo.purge(config, LocalRunner())
+    return steps.purge(config, LocalRunner())
 
 
 def age_copies(past: Past) -> set[Path]:

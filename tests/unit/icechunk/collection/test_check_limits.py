@@ -30,8 +30,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
-from dredge.icechunk.format.repo_info import parse_repo_info
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant, parse_repo_info
 from dredge.icechunk.ids import decode_id, encode_ids
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from dredge.icechunk.collection.kinds import is_old, is_old_column
+from dredge.icechunk.repository import is_old, is_old_column
 
 CUTOFF = datetime(2026, 5, 1, 12, 0, 10, 500_000, tzinfo=UTC)
 

@@ -10,8 +10,14 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
-from dredge.icechunk.collection.steps import Run, bulk_delete, find_garbage, plan_collection, release_lease
-from dredge.icechunk.collection.undo import purge
+from dredge.icechunk.collection.steps import (
+    Run,
+    bulk_delete,
+    find_garbage,
+    plan_collection,
+    purge,
+    release_lease,
+)
 from dredge.icechunk.collection.witness.judging import ask_witnesses, forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN, note_released
 from dredge.icechunk.history import Ref

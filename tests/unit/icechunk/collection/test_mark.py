@@ -24,25 +24,24 @@ from dredge.icechunk.collection.index import (
     snapshot_rows,
     write_manifest_rows,
 )
-from dredge.icechunk.collection.mark import chunks, snapshots
+from dredge.icechunk.collection.mark import chunks, step
 from dredge.icechunk.collection.mark.chunks import (
     Chunks,
-    UniteConfig,
     find_live_chunks,
     unite_layers,
 )
-from dredge.icechunk.collection.mark.snapshots import (
+from dredge.icechunk.collection.mark.step import (
+    Roots,
+    choose_roots,
     index_snapshots,
     read_index,
     with_ancestors,
 )
-from dredge.icechunk.collection.mark.step import Roots, choose_roots
 from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
-from dredge.icechunk.format.repo_info import SnapshotEntry
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import SnapshotEntry, parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import decode_id, hashes_of
 from dredge.icechunk.repository import read_history
@@ -203,7 +202,7 @@ def test_live_snapshot_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
     def forgetful(*arguments: Any) -> Any:
         return list(snapshot_rows(*arguments))[1:]
 
-    monkeypatch.setattr(snapshots, "snapshot_rows", forgetful)
+    monkeypatch.setattr(step, "snapshot_rows", forgetful)
     before = objects(repo.folder)
     with pytest.raises(FormatError):
         collect(repo.config())
@@ -234,7 +233,7 @@ def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.Mon
         assert len(asked) < 10
         return SimpleNamespace(parent_id=parents[key])
 
-    monkeypatch.setattr(snapshots, "parse_snapshot", parsed)
+    monkeypatch.setattr(step, "parse_snapshot", parsed)
     assert with_ancestors(open_reader(task.uri), ["A"], ()) == {"A", "B"}
     assert asked == ["snapshots/A", "snapshots/B"]
 
@@ -321,7 +320,7 @@ def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
 def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Task) -> None:
     counted = CountedSet.of(layer(task, "a", {1: 2, 2: 5}), 0).then(layer(task, "b", {1: -3, 2: 1}))
     with pytest.raises(FormatError):
-        unite_layers.body(task.run, UniteConfig(counted=counted, label="x"), [0])
+        unite_layers.body(task.run, counted, [0])
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     save_report,
 )
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner

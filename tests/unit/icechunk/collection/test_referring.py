@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import AlarmError, DredgeError
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.pinned import ids_in_referring
-from dredge.icechunk.collection.undo import purge
+from dredge.icechunk.collection.steps import purge
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.clock import utc_now

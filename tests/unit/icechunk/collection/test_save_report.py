@@ -17,7 +17,7 @@ from dredge.icechunk.collection.outputs import REPORT, ListCandidatesOutput, Sav
 from dredge.icechunk.collection.run import Run, RunState, StateStore, open_base, snapshots_table
 from dredge.icechunk.collection.save_report import advance_state
 from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, run_steps, save_report
-from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.metadata import SnapshotEntry
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder

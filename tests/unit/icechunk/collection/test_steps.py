@@ -17,12 +17,12 @@ from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.collection import deleting, steps
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.mark import chunks, snapshots
+from dredge.icechunk.collection.mark import chunks, step
 from dredge.icechunk.collection.outputs import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, collect, list_candidates, mark, verify
 from dredge.icechunk.expiration.config import Expiration
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
@@ -91,7 +91,7 @@ def test_two_processes_share_the_work(repo: Repo) -> None:
 
 def test_partition_functions_are_plain_and_can_be_sent() -> None:
     for function in (
-        snapshots.read_snapshots,
+        step.read_snapshots,
         chunks.read_manifests,
         chunks.count_chunks,
         listing.list_range,

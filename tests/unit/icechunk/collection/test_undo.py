@@ -18,10 +18,11 @@ from dredge.icechunk.collection.steps import (
     list_candidates,
     mark,
     plan_collection,
+    purge,
     release_lease,
+    restore,
 )
-from dredge.icechunk.collection.undo import purge, restore
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now

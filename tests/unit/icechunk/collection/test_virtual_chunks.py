@@ -14,9 +14,10 @@ import pytest
 
 from dredge.errors import AlarmError, FormatError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import undo
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.pinned import _chunks_of
+from dredge.icechunk.format.envelope import SPEC_BYTE
 from dredge.icechunk.format.kernels import native_hashes
 from dredge.icechunk.format.manifests import VIRTUAL, Manifest, named_chunks, parse_manifest
 from dredge.icechunk.ids import hash_of
@@ -170,12 +171,16 @@ def test_both_readers_find_the_same_ids(make: Callable[..., Views], count: int) 
         assert all(map(np.array_equal, fast, slow))
         manifest = parse_manifest(data, path.name)
         spelled = manifest.virtual_ids(path.name)
-        places = [(array, row) for array in manifest.arrays for row in np.flatnonzero(array.kind == VIRTUAL)]
-        compressed |= any(array.location(row) is None for array, row in places)
+        tables = [
+            array.buffer.table_at(place)
+            for array in manifest.arrays
+            for place in array.places[array.kind == VIRTUAL].tolist()
+        ]
+        compressed |= any(table.text(5) is None for table in tables)
         assert fast.virtual.tolist() == sorted(map(hash_of, spelled))
         found |= {*spelled}
     assert found == {*chunks}
-    assert compressed is (count == MANY and manifest.spec_version == 2)
+    assert compressed is (count == MANY and data[SPEC_BYTE] == 2)
 
 
 def test_kept_manifest_with_an_unreadable_location_keeps_its_native_chunks(
@@ -307,7 +312,7 @@ def test_reference_to_a_file_that_a_run_deleted_is_an_alarm_and_its_copy_stays(
     config = IcechunkPurgeConfig(
         repository=side.uri, older_than_days=1, dry_run=False, run=folder.parent.name
     )
-    undo.purge(config, LocalRunner())
+    steps.purge(config, LocalRunner())
     assert (folder / kind / side.gone[kind]).exists()
     assert not all(path.exists() for path in copies)
     side.collect(keep_lost_days=0)
@@ -333,8 +338,6 @@ def test_old_repo_info_in_which_a_virtual_chunk_lies_stays(tmp_path: Path) -> No
 def test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run(
     make_side: Callable[..., Side], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.icechunk.collection import steps
-
     side = make_side()
     (chunk,) = side.write("source")
     side.collect(keep_lost_days=0)

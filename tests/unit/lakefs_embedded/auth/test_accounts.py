@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakefs_embedded.auth import Accounts, Action, object_arn
-from lakefs_embedded.auth.errors import AlreadySetUpError, InvalidNameError
+from lakefs_embedded.errors import AlreadySetUpError, InvalidNameError
 from lakefs_embedded.kv import Store, open_store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakefs_embedded.auth.evaluation import Grants
 from lakefs_embedded.auth.model import Policy, Statement
-from lakefs_embedded.auth.permissions import Action, Permission, object_arn, repository_arn, user_arn
+from lakefs_embedded.auth.permissions import Action, Grants, Permission, object_arn, repository_arn, user_arn
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dredge.xid import new_descending_xid
 from lakefs_embedded.catalog import Catalog, Settings
-from lakefs_embedded.catalog.copies import Copies
+from lakefs_embedded.catalog.tracked import Copies
 from lakefs_embedded.catalog.uncommitted import Mark
 from lakefs_embedded.errors import ContinuationTokenError
 from lakefs_embedded.kv import Store

@@ -13,8 +13,13 @@ from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import RefsDump, Settings
-from lakefs_embedded.catalog.dump_files import DumpFiles, branch_record, commit_record, tag_record
-from lakefs_embedded.catalog.dumps import InvalidDumpError
+from lakefs_embedded.catalog.dumps import (
+    DumpFiles,
+    InvalidDumpError,
+    branch_record,
+    commit_record,
+    tag_record,
+)
 from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import MissingError
 from lakefs_embedded.refs.records import Commit, Tag

@@ -17,15 +17,10 @@ from dredge.trash.findings import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings
-from lakefs_embedded.catalog.retention import Rules
-from lakefs_embedded.errors import (
-    NotUniqueError,
-    RepositoryInDeletionError,
-    RepositoryNotFoundError,
-)
+from lakefs_embedded.catalog.garbage import Rules
+from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.kv import MemoryKV
-from lakefs_embedded.refs.life_cycle import LifeCycle
-from lakefs_embedded.refs.repositories import in_state
+from lakefs_embedded.refs.repositories import LifeCycle, in_state
 from tests.support.faulty import CrashError, crash_after_writes
 from tests.support.kv_world import Store as RowStore
 from tests.support.lakes import Lake, make_lake

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files.records import Branch
-from lakefs_embedded.catalog.retention import Rules, active_commits
+from lakefs_embedded.catalog.garbage import Rules, active_commits
 from lakefs_embedded.refs.records import Commit
 from tests.support.commit_histories import histories
 from tests.support.lakes import START

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakefs_embedded.gateway.chunks import SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER
 from lakefs_embedded.gateway.errors import S3Error
-from lakefs_embedded.gateway.payload import Payload
+from lakefs_embedded.gateway.payload import SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER, Payload
 from lakefs_embedded.gateway.sigv4 import RawRequest, read_claim, verify
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

@@ -9,7 +9,7 @@ import pytest
 
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.kv import Store
-from lakefs_embedded.refs.life_cycle import LifeCycle
+from lakefs_embedded.refs.repositories import LifeCycle
 from tests.support.life_cycles import NAME, Ground, clean_handed_over, crash_everywhere
 
 CREATION = timedelta(minutes=2)

@@ -11,7 +11,7 @@ import pytest
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.kv import Store
-from lakefs_embedded.refs.life_cycle import LifeCycle
+from lakefs_embedded.refs.repositories import LifeCycle
 from tests.support.faulty import CrashError
 from tests.support.life_cycles import NAME, Ground, clean_handed_over
 from tests.support.turns import Explored, Scene

@@ -10,8 +10,8 @@ import lakefs_sdk as sdk
 import pytest
 
 from lakefs_embedded.catalog import Settings
-from lakefs_embedded.catalog.copies import Copies
-from lakefs_embedded.server.housekeeping import Housekeeping
+from lakefs_embedded.catalog.tracked import Copies
+from lakefs_embedded.server.service import Housekeeping
 from tests.support.lakefs_server import Lake, lakefs_server
 
 

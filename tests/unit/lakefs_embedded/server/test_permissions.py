@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 
 from lakefs_embedded.auth import Permission, Statement
 from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.query import Query
+from lakefs_embedded.server.requests import Query
 from lakefs_embedded.server.routes import OPERATIONS
 from tests.support.api_calls import QUERY, concrete, name, sample
 from tests.support.lakefs_server import Lake

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, local_storage

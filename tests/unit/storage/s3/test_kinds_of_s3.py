@@ -25,7 +25,7 @@ from dredge.storage import (
 from dredge.storage.location import parse_uri
 from dredge.storage.probe import LIST, ORDER, demand_conditions, probe
 from dredge.storage.s3.deleting import S3Deleter
-from lakefs_embedded.catalog.signed_urls import sign_url
+from lakefs_embedded.catalog.signing import sign_url
 from tests.support.failing import make_certificate
 from tests.support.objectstore import Answer, ScriptedS3, make_bucket
 

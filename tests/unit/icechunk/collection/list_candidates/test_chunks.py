@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import absent
-from dredge.icechunk.collection.absent import AskConfig, AskResult, AskTask, ask_for_chunks
+from dredge.icechunk.collection.absent import AskResult, AskTask, ask_for_chunks
 from dredge.icechunk.collection.list_candidates import chunks
 from dredge.icechunk.collection.list_candidates.chunks import (
     NameResult,
@@ -18,7 +18,7 @@ from dredge.icechunk.collection.list_candidates.chunks import (
     write_by_shard,
 )
 from dredge.icechunk.collection.list_candidates.listing import unproved
-from dredge.runs.steps import StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage.listing_schema import LISTING_SCHEMA
@@ -73,7 +73,7 @@ def ask(
     *known: int,
     proved: list[str] | None = None,
 ) -> AskResult:
-    config = AskConfig(counted=task.counted(*known), threads=2)
+    config = task.counted(*known)
     given = AskTask(number=0, index_part=task.indexed("new", said), unproved=manifests, proved=proved or [])
     return ask_for_chunks.body(task.run, config, given)
 

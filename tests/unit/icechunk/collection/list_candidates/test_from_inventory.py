@@ -208,7 +208,7 @@ def task() -> Task:
 def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AskResult:
     half = len(absent) // 2
     parts = [task.ids("a/0.ids", absent[:half]), task.ids("a/1.ids", absent[half:])]
-    config = AbsentConfig(absent=parts, live=task.ids("mark/manifests.ids", live), threads=2)
+    config = AbsentConfig(absent=parts, live=task.ids("mark/manifests.ids", live))
     return ask_for_absent.body(task.run, config, task.indexed("part", said))
 
 

@@ -26,7 +26,7 @@ from dredge.icechunk.collection.list_candidates.step import needed_copies
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, check_limits, collect, release_lease
-from dredge.icechunk.format.repo_info import parse_repo_info, written_at
+from dredge.icechunk.format.metadata import parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.lakefs.files.messages import graveler_pb2
-from lakefs_embedded.auth.errors import CredentialsNotFoundError
+from lakefs_embedded.errors import CredentialsNotFoundError
 from lakefs_embedded.kv import open_store
 from tests.support.auth_directory import filled, keys, names
 
