@@ -80,7 +80,7 @@ BUGS = (
     bug("a status goes whenever it was updated", 14, "live"),
     bug("an index of a pull request that is about to be written goes", 37, "live", Focus(("ahead",))),
     bug("the action runs of this life are of an earlier one", 13, "trash"),
-    bug("an entry goes before its repository's rows", 0, "live",
+    bug("an entry goes before its repository's rows", 70, "live",
         Focus(("handed_over",), {"life cycle": ("step-2",)})),
     bug("orphans wait for ever", 0, "trash"),
 )  # fmt: skip
