@@ -88,7 +88,6 @@ def _templates(folder: Path) -> jinja2.Environment:
     )
 
 
-_CURVE_TEMPLATE = Path(__file__).parent / "templates" / "curve.svg.j2"
 _WIDTH, _HEIGHT = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 16, 36
 
@@ -97,7 +96,7 @@ def place_curve(
     marks: Sequence[tuple[int, int, str]], title: str, axis: str, text: Callable[[int], str]
 ) -> dict[str, Any]:
     """Compute the points of a curve. `marks`: at least one: position on the axis, height from 0, and a label; sorted by
-    position; returns JSON for `render_curve` and pages."""
+    position; returns JSON for pages."""
     first, last, most = marks[0][0], marks[-1][0], max(1, *(height for _, height, _ in marks))
     across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     dots = [
@@ -122,11 +121,6 @@ def place_curve(
         "least": text(0),
         "dots": dots,
     }
-
-
-def render_curve(curve: Mapping[str, Any]) -> str:
-    """Render a curve as SVG."""
-    return render(_CURVE_TEMPLATE, curve=curve)
 
 
 OUTCOMES = {
