@@ -32,9 +32,8 @@ from demo.trash_proof import (
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.storage import open_writer
-from dredge.trash.findings import KINDS, TrashFinding, TrashLimits
+from dredge.trash.findings import KINDS, TrashFinding, TrashLimits, TrashMargins
 from dredge.trash.restore import restore, unqueue
-from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Settings
@@ -191,9 +190,7 @@ def handed_over(lake: Installation) -> None:
     why = "deleted as the design's step 2 has it"
     lake.ground.say(found.partition, None, "deleted-repository", "trash", why)
     key = f"repo/handed/{found.instance_uid}".encode()
-    lake.ground.say(
-        b"graveler_deleted", key, "deleted-entry", "wait", "hands that repository over", removed=True
-    )
+    lake.ground.say(b"graveler_deleted", key, "deleted-repository", "trash", "hands that repository over")
 
 
 def look_during_reset(lake: Installation, before: Reads) -> CleanReport:

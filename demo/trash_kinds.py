@@ -102,13 +102,9 @@ class Ground:
         kind: str,
         fate: Fate,
         why: str,
-        *,
-        removed: bool | None = None,
     ) -> None:
-        """Record the expected outcome of a partition or key; trash is removed by default."""
-        self.planted.append(
-            Planted(partition, key, kind, fate, why, fate == "trash" if removed is None else removed)
-        )
+        """Record the expected outcome of a partition or key; trash is removed."""
+        self.planted.append(Planted(partition, key, kind, fate, why, fate == "trash"))
 
     def put(self, partition: bytes, key: str, message: Message, kind: str, fate: Fate, why: str) -> None:
         """Write a row in the format of a real server, and record its expected outcome."""

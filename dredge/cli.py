@@ -23,8 +23,6 @@ from dredge.settings import SettingError
 COMMANDS = {
     "gc": "Collect lakeFS repositories; runs and reports of collections.",
     "icechunk": "Expire and collect Icechunk repositories.",
-    "inspect": "Look into lakeFS's range and metarange files.",
-    "kv": "Look into lakeFS's key-value store.",
     "spark-env": "Pack a Python with Dredge for Spark's executors.",
     "serve": "Run the embedded lakeFS server.",
     "ui": "Show what runs found, did and kept, in a browser.",

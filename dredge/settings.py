@@ -6,7 +6,7 @@
 
 The field has the name, type and default. From it are made the form of a DAG (`Setting.schema`), the values of operators
 and commands (`read_settings`), the check of values in code (`check_settings`), the options of a command
-(`dredge.commands.options`) and the table in the docs (`table_of`). Fields without `setting` are internal.
+(`dredge.commands.printing`) and the table in the docs (`table_of`). Fields without `setting` are internal.
 
 Values may be rendered text: "25", "True", "None". Empty text and None are "no value" for an optional setting, and the
 default for a number. A boolean must be true or false.

@@ -11,7 +11,7 @@ from typing import Literal
 
 import click
 
-from dredge.commands.options import FiniteRange
+from dredge.commands import FiniteRange
 from dredge.errors import ConfigError
 
 KEY_ENV = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"

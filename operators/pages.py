@@ -160,7 +160,7 @@ def make_pages(core: FastAPI) -> FastAPI:
 
     from airflow_dredge.operators.pages_airflow import AirflowFacts, keep_user, requires_access
     from dredge.pages.drawing import Pages
-    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.places import ServerAsker
     from dredge.pages.web import CHANGING, make_app, warm_up
 
     warm_up()

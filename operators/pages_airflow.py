@@ -28,8 +28,8 @@ from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from fastapi import Depends, HTTPException, Request
 
 from dredge.errors import ConfigError, UnavailableError
+from dredge.pages.places import Blocking, Facts, Gaps, NotAllowedError, Schedule, Waiting
 from dredge.pages.restoring import ROWS_DAG, UNDOING
-from dredge.pages.surroundings import Blocking, Facts, Gaps, NotAllowedError, Schedule, Waiting
 
 if TYPE_CHECKING:
     import httpx

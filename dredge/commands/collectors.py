@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands import options, printing
+from dredge.commands import printing
 from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.runs.failures import closing_with
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -81,7 +81,7 @@ def add_commands(group: click.Group, collector: Collector) -> None:
     @collector.command("runs", _RUNS)
     @click.argument("uri", metavar="URI")
     @click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
-    @options.JSON
+    @printing.JSON
     def runs(uri: str, limit: int, as_json: bool) -> None:
         more, lines = collector.more_runs(uri, limit)
         printing.show_runs(
@@ -92,7 +92,7 @@ def add_commands(group: click.Group, collector: Collector) -> None:
 
     @collector.command("report", _REPORT)
     @run
-    @options.json_option("The whole report as one JSON object.")
+    @printing.json_option("The whole report as one JSON object.")
     def report(uri: str, as_json: bool) -> None:
         found = collector.read_report(uri.rstrip("/"))
         printing.show_report(found, as_json)
@@ -100,29 +100,29 @@ def add_commands(group: click.Group, collector: Collector) -> None:
 
     @collector.command("resume", _RESUME)
     @run
-    @options.PROCESSES
-    @options.QUIET
-    @options.json_option("The whole report as one JSON object.")
+    @printing.PROCESSES
+    @printing.QUIET
+    @printing.json_option("The whole report as one JSON object.")
     def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
         printing.show_progress(quiet)
         collector.finish(collector.reopen(uri.rstrip("/")), processes, as_json)
 
     @collector.command("check", _CHECK)
     @repository
-    @options.setting_options(collector.config, without=(*without, "approvers"))
-    @options.JSON
+    @printing.setting_options(collector.config, without=(*without, "approvers"))
+    @printing.JSON
     def check(repository: str, as_json: bool, **settings: Any) -> None:
-        asked = options.given(settings) | {collector.setting: repository, "dry_run": False}
+        asked = printing.given(settings) | {collector.setting: repository, "dry_run": False}
         printing.show_preflight(collector.check(collector.config.from_params(asked)), as_json)
 
     @collector.command("purge", _PURGE)
     @repository
     @click.option("--apply", is_flag=True, help="Delete (default: only list).")
-    @options.setting_options(collector.purge_config, without=without)
-    @options.PROCESSES
-    @options.JSON
+    @printing.setting_options(collector.purge_config, without=without)
+    @printing.PROCESSES
+    @printing.JSON
     def purge(repository: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
-        asked = options.given(settings) | {collector.setting: repository, "dry_run": not apply}
+        asked = printing.given(settings) | {collector.setting: repository, "dry_run": not apply}
         config = collector.purge_config.from_params(asked)
         printing.show_progress(quiet=False)
         with LocalRunner(processes) as runner:
@@ -131,15 +131,15 @@ def add_commands(group: click.Group, collector: Collector) -> None:
     @collector.command("pins", _PINS)
     @repository
     @click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
-    @options.JSON
+    @printing.JSON
     def pins(repository: str, end: str | None, as_json: bool) -> None:
         printing.show_pins(collector.open_state(repository), repository, end, as_json)
 
     @collector.command("acknowledge", _ACKNOWLEDGE)
     @repository
-    @options.ACKNOWLEDGE_REASON
-    @options.BY
-    @options.JSON
+    @printing.ACKNOWLEDGE_REASON
+    @printing.BY
+    @printing.JSON
     def acknowledge(repository: str, reason: str | None, by: str | None, as_json: bool) -> None:
         printing.show_alarms(collector.open_state(repository), repository, reason, by, as_json)
 

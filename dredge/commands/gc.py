@@ -2,35 +2,277 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands import options
+from dredge.commands import FiniteRange, printing
 from dredge.commands.collectors import Collector, add_commands
-from dredge.commands.gc_analysis import cost_command, metadata_command, plan_command, why_command
-from dredge.commands.gc_recovery import (
-    forget_lost_command,
-    lift_block_command,
-    lost_command,
-    own_command,
-    restore_command,
-)
-from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
-from dredge.errors import PartialError
+from dredge.commands.gc_analysis import cost_command, kv_access, metadata_command, plan_command, why_command
+from dredge.errors import ConfigError, PartialError
 from dredge.gc import steps
-from dredge.gc.config import GCConfig
+from dredge.gc.config import KEEP_UNNAMED_DAYS, GCConfig, PurgeConfig, RestoreConfig
 from dredge.gc.many import ManyConfig, choose_repositories
-from dredge.gc.run import RUNS, open_state
-from dredge.gc.undo_config import PurgeConfig
+from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.lakefs import LakeFSClient
+from dredge.lakefs.writing import LakeFSWriter
 from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.payload import to_json
 from dredge.runs.report import collect_each
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
 if TYPE_CHECKING:
     from dredge.gc.run import Run
+    from dredge.gc.witness.people import LostCommit, Restored
     from dredge.storage import ObjectWriter
+
+
+@click.command("restore")
+@click.argument("run", metavar="RUN")
+@click.option("--repository", metavar="NAME", help="Whose RUN is, when it is an id.")
+@click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
+@printing.setting_options(RestoreConfig, without=("repository", "run", "all"))
+@printing.PROCESSES
+@printing.JSON
+def restore_command(
+    run: str, repository: str | None, everything: bool, processes: int, as_json: bool, **settings: Any
+) -> None:
+    """Restore deleted objects of a run: the same bytes under the same key. Existing objects are not replaced.
+
+    RUN is the URI of the run's folder, as `dredge gc runs` shows it, or its id. Restored objects are pinned
+    for --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
+    restore can be repeated.
+
+    \b
+    Examples:
+      dredge gc restore s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --all
+
+    \b
+    Exit codes: 0 done · 2 bad input, no such run, or no matching object · 3 another run is in progress
+                4 the server or the store is not available, or some objects were not restored: restore again
+                5 a file cannot be trusted · 6 no such repository
+    """
+    from dredge.undo.putting_back import OUTCOMES
+
+    if repository is None:
+        if "://" not in run:
+            raise ConfigError("RUN is an id, so say whose: --repository NAME. Nothing was restored.")
+        repository = read_plan(run).repository
+    config = RestoreConfig.from_params(
+        {**printing.given(settings), "repository": repository, "run": run, "all": everything}
+    )
+    printing.show_progress(quiet=False)
+    with LocalRunner(processes) as runner:
+        printing.show_outcomes(steps.restore(config, runner), OUTCOMES, as_json)
+
+
+@click.command("own")
+@click.argument("repository")
+@click.option("--alias", is_flag=True, help="The URL of the connection is another URL of the owner's server.")
+@click.option(
+    "--without-id", is_flag=True, help="Consent to deletions without the right fs:UpdateRepository."
+)
+@printing.REASON
+@printing.BY
+@printing.JSON
+def own_command(
+    repository: str, alias: bool, without_id: bool, reason: str, by: str | None, as_json: bool
+) -> None:
+    """Make the server of the lakeFS connection the owner of REPOSITORY's namespace.
+
+    Only the owner's runs delete and purge there. The first complete run of a namespace makes its server the owner; this
+    command is for a moved or new server. With --alias the owner stays, and the connection's URL is
+    noted as another URL of the same server. With --without-id a person consents to deletions although lakeFS does not
+    keep the id of the last mark, the evidence against a copy or an older state of its database.
+
+    \b
+    Examples:
+      dredge gc own my-repo --reason "moved to the new cluster on Monday"
+      dredge gc own my-repo --alias --reason "the load balancer's name"
+
+    \b
+    Exit codes: 0 done · 2 bad input · 3 not the owner's server, or a run is in progress
+                4 the server or the store is not available · 6 no such repository
+    """
+    from dredge.gc.witness import people
+
+    if alias and without_id:
+        raise ConfigError(
+            "--alias and --without-id are two statements: give the command twice. Nothing was changed."
+        )
+    if alias:
+        done, text = people.add_alias(repository, reason, by), "another URL was noted"
+    elif without_id:
+        done, text = people.consent_without_id(repository, reason, by), "deletions without an id are allowed"
+    else:
+        done, text = people.take_over(repository, reason, by), "the owner was set"
+    _show(done, text, as_json)
+    if not done["has_id"] and not without_id and not as_json:
+        click.secho(
+            "* lakeFS keeps no id: grant fs:UpdateRepository, or give --without-id as well", fg="yellow"
+        )
+
+
+@click.command("lift-block")
+@click.argument("repository")
+@printing.REASON
+@printing.BY
+@printing.JSON
+def lift_block_command(repository: str, reason: str, by: str | None, as_json: bool) -> None:
+    """Lift the block of REPOSITORY's namespace: runs of the owner delete there again.
+
+    A run on another server, or on an older database, leaves the block; its message has the likely causes.
+    Lift it only when the cause is known, with the connection of the right server: the next run takes this server, as it
+    is now, for the right one.
+
+    \b
+    Examples:
+      dredge gc lift-block my-repo --reason "the rehearsal ran with production's URL; its DAGs are paused"
+
+    \b
+    Exit codes: 0 lifted · 2 bad input, or no block · 3 not the owner's server, or a run is in progress
+                4 the server or the store is not available · 6 no such repository
+    """
+    from dredge.gc.witness.people import lift_block
+
+    done = lift_block(repository, reason, by)
+    _show(done, f"the block of run {done['block']['run_id']} ({done['block']['kind']}) was lifted", as_json)
+
+
+def _show(done: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(done))
+        return
+    owner = done["owner"]
+    click.echo(f"{done['repository']}: {text}")
+    if owner is not None:
+        urls = ", ".join([owner["environment"]["url"], *owner["aliases"]])
+        click.echo(f"owner: {urls}, since {owner['since']}")
+
+
+_DAYS = click.option(
+    "--keep-unnamed-days",
+    type=FiniteRange(min=0),
+    default=KEEP_UNNAMED_DAYS,
+    show_default=True,
+    help="How long metaranges count that no known commit names, as in the runs.",
+)
+
+
+@click.command("lost")
+@click.argument("repository")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--apply", is_flag=True, help="Make the named commits known to lakeFS again.")
+@_DAYS
+@printing.JSON
+def lost_command(
+    repository: str, names: Sequence[str], apply: bool, keep_unnamed_days: float, as_json: bool
+) -> None:
+    """List commits lost by lakeFS, such as after a restore of its database, and register them again.
+
+    Listed are active commits of the last complete run without a record in lakeFS, and metaranges in the bucket without
+    a known commit. Such a metarange is of a new commit, of a commit waiting in a hook, or of a
+    deleted branch; name lakeFS's key-value store (DREDGE_KV_URL) to leave out those of deleted branches.
+
+    With --apply each NAME of the list becomes the head of a branch dredge-lost-…, with its lost ancestors: a commit
+    keeps its id where its fields are recorded; a metarange gets a new commit. The user of the
+    connection needs fs:CreateCommit and fs:CreateBranch. Server and store are found as by `dredge gc run`.
+
+    \b
+    Examples:
+      dredge gc lost my-repo
+      dredge gc lost my-repo 1d8e… 77ab… --apply
+
+    \b
+    Exit codes: 0 listed, or made known · 2 bad input, or a missing right
+                3 the history cannot be read, or the content of a commit is not in the bucket
+                4 the server or the store is not available · 5 the record of the last run cannot be trusted
+                6 no such repository · 7 another branch has the name
+    """
+    from dredge.gc.witness.people import LostCommits
+
+    if apply != bool(names):
+        raise ConfigError(
+            "Name the commits to make known again, and give --apply. Nothing was changed. Without both, the command"
+            " lists them."
+        )
+    client = LakeFSWriter.from_env()
+    found = LostCommits.find(client, repository, keep_unnamed_days, kv_access())
+    if not apply:
+        _show_lost(found.found, repository, as_json)
+        return
+    for restored in found.restore(client, names):
+        _show_restored(restored, as_json)
+
+
+@click.command("forget-lost")
+@click.argument("repository")
+@click.option("--reason", required=True, help="Why the older state is wanted; it is kept with the state.")
+@_DAYS
+@printing.JSON
+def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
+    """Give up all lost commits: the older state of the database is right.
+
+    The commits of `dredge gc lost` become garbage, and runs accept their absence; later losses are refused again. The
+    statement is kept with the state of the repository. It needs the connection of the namespace's owner, and no run
+    may be in progress. The block of a refused run remains until `dredge gc lift-block` ends it.
+
+    \b
+    Examples:
+      dredge gc forget-lost my-repo --reason "restored on purpose to Monday, ticket 123"
+
+    \b
+    Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is in progress, or the server is not
+                the owner · 4 the server or the store is not available · 6 no such repository
+    """
+    from dredge.gc.witness.people import forget_lost
+
+    consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, kv_access())
+    if as_json:
+        click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [to_json(item) for item in found]}))
+        return
+    _show_lost(found, repository, as_json=False)
+    click.echo(
+        f"{consent.who} gave up {len(found):,} commits at {consent.at:%Y-%m-%d %H:%M} UTC: {consent.why}"
+    )
+
+
+def _show_lost(found: Sequence[LostCommit], repository: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([to_json(item) for item in found]))
+        return
+    if not found:
+        click.echo(
+            f"{repository}: lakeFS knows every commit of the last complete run; no metarange is unnamed"
+        )
+        return
+    click.echo(f"{'NAME':64}  {'KIND':7}  {'WRITTEN (UTC)':16}  {'OBJECTS':>12}  WHAT")
+    for item in found:
+        written = "not there" if item.written_at is None else f"{item.written_at:%Y-%m-%d %H:%M}"
+        objects = "?" if item.objects is None else f"{item.objects:,}"
+        click.echo(f"{item.name:64}  {item.kind:7}  {written:16}  {objects:>12}  {_describe(item)}")
+
+
+def _describe(item: LostCommit) -> str:
+    words = [f"head of {', '.join(item.branches)}"] if item.branches else []
+    text = None if item.commit is None else item.commit.text
+    if text is not None:
+        words.append(f"{text.message!r} by {text.committer}")
+    return "; ".join(words)
+
+
+def _show_restored(item: Restored, as_json: bool) -> None:
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"name": item.name, "how": item.how, "commit_id": item.commit_id, "branch": item.branch}
+            )
+        )
+        return
+    commit = "" if item.commit_id == item.name else f" as commit {item.commit_id}"
+    click.echo(f"{item.name} is known again{commit}: the head of branch {item.branch}")
 
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
@@ -93,10 +335,10 @@ for _added in (
 @command.command("run")
 @click.argument("repository")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
-@options.setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
-@options.PROCESSES
-@options.QUIET
-@options.json_option("The whole report as one JSON object.")
+@printing.setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
+@printing.PROCESSES
+@printing.QUIET
+@printing.json_option("The whole report as one JSON object.")
 def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Collect a lakeFS repository here, without Airflow and Spark. A dry run without --apply.
 
@@ -116,8 +358,10 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
                 9 some objects were deleted, and the rest could not be
                 10 live objects had been deleted by an earlier run: see `dredge gc acknowledge`
     """
-    config = GCConfig.from_params({**options.given(settings), "repository": repository, "dry_run": not apply})
-    show_progress(quiet)
+    config = GCConfig.from_params(
+        {**printing.given(settings), "repository": repository, "dry_run": not apply}
+    )
+    printing.show_progress(quiet)
     with cache_parts(BY_DIGEST):  # planning reads the files of the run before
         plan = steps.plan_run(config)
         COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
@@ -125,11 +369,11 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
 
 @command.command("all")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry runs).")
-@options.setting_options(ManyConfig)
-@options.AT_ONCE
-@options.setting_options(GCConfig, without=("repository", "dry_run"))
-@options.QUIET
-@options.json_option("The summary as one JSON object.")
+@printing.setting_options(ManyConfig)
+@printing.AT_ONCE
+@printing.setting_options(GCConfig, without=("repository", "dry_run"))
+@printing.QUIET
+@printing.json_option("The summary as one JSON object.")
 def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Collect all repositories of a server here, each by its own run. Dry runs without --apply.
 
@@ -144,14 +388,14 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     Exit codes: 0 done, or shown · 2 bad input, or no way to the server
                 4 the server is not available · 9 some repositories need a person; the others are done
     """
-    asked = options.given(settings)
-    many = ManyConfig.from_params(options.take_settings(asked, ManyConfig))
+    asked = printing.given(settings)
+    many = ManyConfig.from_params(printing.take_settings(asked, ManyConfig))
 
     def make_config(repository: str) -> GCConfig:
         return GCConfig.from_params({**asked, "repository": repository, "dry_run": not apply})
 
     make_config("all")  # wrong settings fail before the first run
-    log_lines(quiet)
+    printing.log_lines(quiet)
     raise SystemExit(_collect(many, make_config, at_once, asked.get("run_root"), as_json))
 
 
@@ -167,4 +411,4 @@ def _collect(many: ManyConfig, make_config: Any, at_once: int, run_root: str | N
                 at_once,
             )
         )
-    return save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)
+    return printing.save_and_show_summary(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)

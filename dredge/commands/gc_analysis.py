@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import JSON, FiniteRange, given, setting_options
+from dredge.commands import FiniteRange
+from dredge.commands.printing import JSON, given, setting_options
 from dredge.errors import ConfigError
 from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
 from dredge.gc.storage_classes import STORAGE_CLASSES
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.payload import to_json
-from dredge.runs.report import render_curve
 
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
@@ -140,7 +140,6 @@ def cost_command(
 )
 @_RUN
 @_ROOT
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the curve to this file.")
 @JSON
 def plan_command(
     repository: str,
@@ -149,7 +148,6 @@ def plan_command(
     files: tuple[str, ...],
     run_uri: str | None,
     run_root: str | None,
-    svg: str | None,
     as_json: bool,
 ) -> None:
     """Estimate the effect of other garbage collection rules. Read-only.
@@ -166,7 +164,7 @@ def plan_command(
     Exit codes: 0 estimated · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
-    from dredge.gc.insight.what_if import curve_of, table_lines, what_if
+    from dredge.gc.insight.what_if import table_lines, what_if
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)
@@ -179,11 +177,6 @@ def plan_command(
     foreseen = what_if(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
     unnamed = base.unnamed_metaranges()
-    if svg is not None:
-        curve = curve_of(found)
-        if curve is None:
-            raise ConfigError("a curve needs at least two days")
-        Path(svg).write_text(render_curve(curve), encoding="utf-8")
     if as_json:
         value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found}
         click.echo(json.dumps(value | {"unnamed_metaranges": unnamed}))

@@ -10,21 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands import FiniteRange, printing
 from dredge.commands.collectors import Collector, add_commands
-from dredge.commands.icechunk_insight import cost_command, why_command
-from dredge.commands.icechunk_recovery import forget_lost_command, lost_command, restore_command
-from dredge.commands.options import (
-    AT_ONCE,
-    PROCESSES,
-    QUIET,
-    Command,
-    FiniteRange,
-    given,
-    json_option,
-    setting_options,
-    take_settings,
+from dredge.commands.icechunk_recovery import (
+    cost_command,
+    forget_lost_command,
+    lost_command,
+    restore_command,
+    why_command,
 )
-from dredge.commands.printing import log_lines, save_and_show_summary, show_progress
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig, IcechunkPurgeConfig
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
@@ -142,11 +136,11 @@ for _added in (why_command, cost_command, restore_command, lost_command, forget_
     command.add_command(_added)
 
 
-def _expiration_options(function: Command) -> Command:
+def _expiration_options(function: printing.Command) -> printing.Command:
     for decorate in (
-        json_option("The plan as one JSON object."),
+        printing.json_option("The plan as one JSON object."),
         click.option("--all", "whole", is_flag=True, help="Show all refs and snapshots."),
-        setting_options(ExpireConfig, without=("estimate",)),
+        printing.setting_options(ExpireConfig, without=("estimate",)),
         click.option(
             "--estimate",
             is_flag=True,
@@ -245,10 +239,10 @@ def expire(
 @command.command("collect")
 @click.argument("uri", metavar="URI")
 @click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
-@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
-@PROCESSES
-@QUIET
-@json_option("The report as one JSON object.")
+@printing.setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
+@printing.PROCESSES
+@printing.QUIET
+@printing.json_option("The report as one JSON object.")
 def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Delete unreachable snapshots, manifests, chunks and transaction logs.
 
@@ -262,8 +256,8 @@ def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, *
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest
     """
-    show_progress(quiet)
-    config = CollectConfig.from_params({**given(settings), "storage": uri, "dry_run": not apply})
+    printing.show_progress(quiet)
+    config = CollectConfig.from_params({**printing.given(settings), "storage": uri, "dry_run": not apply})
     from dredge.icechunk.collection.steps import Run, plan_collection
     from dredge.runs.parts import BY_DIGEST, cache_parts
 
@@ -287,7 +281,7 @@ def _plan(uri: str, *, estimate: bool, min_age_hours: float, **asked: Any) -> Ex
 
 
 def _expiration(asked: dict[str, Any]) -> Expiration:
-    return Expiration.from_config(ExpireConfig.from_params(given(asked)), datetime.now(UTC))
+    return Expiration.from_config(ExpireConfig.from_params(printing.given(asked)), datetime.now(UTC))
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
@@ -325,12 +319,12 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
 
 @command.command("all")
 @click.option("--apply", is_flag=True, help="Expire and delete (default: dry runs).")
-@setting_options(ManyConfig)
-@AT_ONCE
-@setting_options(ExpireConfig, without=("estimate",))
-@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
-@QUIET
-@json_option("The summary as one JSON object.")
+@printing.setting_options(ManyConfig)
+@printing.AT_ONCE
+@printing.setting_options(ExpireConfig, without=("estimate",))
+@printing.setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
+@printing.QUIET
+@printing.json_option("The summary as one JSON object.")
 def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Expire and collect many Icechunk repositories here, each by its own run. Dry runs without --apply.
 
@@ -345,9 +339,9 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     Exit codes: 0 done, or shown · 2 bad input · 4 a folder of repositories cannot be listed
                 9 some repositories need a person; the others are done
     """
-    asked = given(settings)
-    many = ManyConfig.from_params(take_settings(asked, ManyConfig))
-    expiration = ExpireConfig.from_params(take_settings(asked, ExpireConfig))
+    asked = printing.given(settings)
+    many = ManyConfig.from_params(printing.take_settings(asked, ManyConfig))
+    expiration = ExpireConfig.from_params(printing.take_settings(asked, ExpireConfig))
 
     def make_config(uri: str) -> CollectConfig:
         return CollectConfig.from_params({**asked, "storage": uri, "dry_run": not apply})
@@ -355,7 +349,7 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     make_config("file:///all")  # wrong settings fail before the first run
     if not many.wanted:
         raise ConfigError("storages is empty: name the repositories, such as --storages 's3://lake/*'")
-    log_lines(quiet)
+    printing.log_lines(quiet)
     raise SystemExit(_collect(many, expiration, make_config, at_once, asked.get("run_root"), as_json))
 
 
@@ -385,6 +379,6 @@ def _collect(
     chosen, missing = choose_repositories(many, ())
     with LocalRunner() as runner:
         outcomes = list(collect_each(chosen, plan, lambda uri: to_its_end(Run.open(uri), runner), at_once))
-    return save_and_show_summary(
+    return printing.save_and_show_summary(
         outcomes, missing, summary_root(many, run_root, chosen), "icechunk-all", as_json
     )

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from dredge.commands.options import BY, JSON, REASON, json_option
+from dredge.commands.printing import BY, JSON, REASON, json_option
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.runs.payload import to_json
 

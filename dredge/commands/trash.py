@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import ACKNOWLEDGE_REASON, BY, given, json_option, setting_options
-from dredge.commands.printing import show_alarms, show_preflight
+from dredge.commands import printing
 from dredge.commands.statements import forget_variable_command
 from dredge.kv.opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
 from dredge.runs.report import duration_text, size_text
 from dredge.storage import open_writer
-from dredge.trash.settings import TrashConfig, TrashRestoreConfig
+from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
@@ -37,7 +36,7 @@ type Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 _URL = click.argument("url", envvar=URL_ENV)
 _APPLY = click.option("--apply", is_flag=True, help="Change the store (default: dry run).")
-_JSON = json_option("One JSON object a line.")
+_JSON = printing.json_option("One JSON object a line.")
 
 
 def _state(required: bool) -> Option:
@@ -75,7 +74,7 @@ def command() -> None:
 @command.command("scan", context_settings=_CONTEXT)
 @_URL
 @_state(required=False)
-@setting_options(TrashConfig, without=("state_uri", "dry_run", *_LIMITS))
+@printing.setting_options(TrashConfig, without=("state_uri", "dry_run", *_LIMITS))
 @_SEGMENTS
 @click.option("--exit-code", is_flag=True, help=f"Exit with {TRASH_FOUND} when there is trash.")
 @_JSON
@@ -109,7 +108,7 @@ def scan_command(
 @command.command("clean", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@setting_options(TrashConfig, without=("state_uri", "dry_run"))
+@printing.setting_options(TrashConfig, without=("state_uri", "dry_run"))
 @_APPLY
 @_SEGMENTS
 @click.option("--plan", "planned", metavar="RUN", help="Remove nothing beyond the plan of this scan.")
@@ -164,7 +163,7 @@ def clean_command(
 @command.command("restore", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@setting_options(TrashRestoreConfig, without=("state_uri", "dry_run"))
+@printing.setting_options(TrashRestoreConfig, without=("state_uri", "dry_run"))
 @_APPLY
 @_JSON
 def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> None:
@@ -180,7 +179,7 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
     """
     from dredge.trash.restore import restore
 
-    config = TrashRestoreConfig.from_params(given(settings) | {"dry_run": not apply})
+    config = TrashRestoreConfig.from_params(printing.given(settings) | {"dry_run": not apply})
     state = _open_state(config.state_uri)
     with closing(open_row_cleaner(url)) as store:
         done = restore(store, state, config.run, partitions=config.partitions, dry_run=config.dry_run)
@@ -202,8 +201,8 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
 
 @command.command("acknowledge", context_settings=_CONTEXT)
 @click.argument("state_uri", metavar="STATE", envvar=STATE_ENV)
-@ACKNOWLEDGE_REASON
-@BY
+@printing.ACKNOWLEDGE_REASON
+@printing.BY
 @_JSON
 def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
     """End the alarms of a state folder: removed rows are in use. Until then no run removes rows.
@@ -223,7 +222,7 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
 
     state = _open_state(state_uri).writer
     check_folder(state)
-    show_alarms(state, state_uri, reason, by, as_json)
+    printing.show_alarms(state, state_uri, reason, by, as_json)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
@@ -259,7 +258,7 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
 @command.command("check", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@json_option("The lines as one JSON object.")
+@printing.json_option("The lines as one JSON object.")
 def check_command(url: str, state_uri: str, as_json: bool) -> None:
     """Check everything that a scan and a clean need, within 20 seconds.
 
@@ -276,13 +275,13 @@ def check_command(url: str, state_uri: str, as_json: bool) -> None:
     from dredge.trash.steps import check
 
     config = _config(state_uri, {})
-    show_preflight(
+    printing.show_preflight(
         check(config, lambda: closing(open_row_reader(url, ReadRate(config.read_rate, 1)))), as_json
     )
 
 
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
-    return TrashConfig.from_params({**given(settings), "state_uri": state_uri})
+    return TrashConfig.from_params({**printing.given(settings), "state_uri": state_uri})
 
 
 def _open_state(uri: str) -> TrashState:
@@ -328,18 +327,14 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:
-    from dredge.trash.report import deleted_row, outcome_row
+    from dredge.trash.report import outcome_row
 
     plan = report.scan.plan
     if as_json:
-        for line in report.deleted:
-            click.echo(json.dumps(deleted_row(line)))
         for outcome in report.outcomes:
             click.echo(json.dumps(outcome_row(outcome, plan.made)))
         return
     click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
-    for done in report.deleted:
-        click.echo(f"  {done.fate}  {done.entry}  {done.rows:,} rows  {done.message}")
     _print_table(
         (item.fate, item.finding.kind, f"{item.rows:,}", item.finding.name, item.finding.why)
         for item in report.outcomes

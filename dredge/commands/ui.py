@@ -12,7 +12,7 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.client import ENDPOINT
 
 if TYPE_CHECKING:
-    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.places import ServerAsker
 
 
 @click.command("ui", context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,6 +69,6 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
 
 
 def _asker() -> ServerAsker | None:
-    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.places import ServerAsker
 
     return ServerAsker(lambda _place: LakeFSClient.from_env()) if os.environ.get(ENDPOINT) else None

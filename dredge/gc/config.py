@@ -44,6 +44,8 @@ from dredge.settings import (
 )
 from dredge.storage import StorageOptions
 from dredge.undo import ways
+from dredge.undo.ways import PurgeConfig as AnyPurgeConfig
+from dredge.undo.ways import RestoreConfig as AnyRestoreConfig
 
 LINK_HOURS = 24.0
 """lakeFS accepts a link of an address for this long after it handed out the address, by the servers' clocks."""
@@ -339,3 +341,30 @@ def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < least:
             raise ConfigError(f"{name} is {getattr(settings, name)}; it must be at least {least:g}")
+
+
+# Those of `dredge.gc.subtract`; a form must not load it.
+REASONS = ("expired", "never_linked", "unreferenced")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreConfig(AnyRestoreConfig):
+    """The settings of a restore of deletions of a lakeFS run."""
+
+    repository: str = setting("Repository", "Its name in lakeFS.")
+    prefix: str | None = setting(
+        "Prefix", "Objects whose address begins like this, such as `data/gd3q`. Empty: any.", default=None
+    )
+    reason: str | None = setting(
+        "Reason",
+        "Objects that were deleted for this reason. Empty: any.",
+        default=None,
+        choices=REASONS,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeConfig(AnyPurgeConfig):
+    """The settings of a purge of a lakeFS repository."""
+
+    repository: str = setting("Repository", "Its name in lakeFS.")

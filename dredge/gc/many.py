@@ -143,7 +143,7 @@ def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
         if f"{folder}{PLAN}" not in {info.key for info in objects}:
             # The id has the start of a run; its files are written at its end.
             yield run_id, max([began, *(info.last_modified for info in objects)])
-    from dredge.lakefs.files.gc_files import COMMITS, UNCOMMITTED
+    from dredge.lakefs.files.records import COMMITS, UNCOMMITTED
 
     for place in (UNCOMMITTED, COMMITS):
         yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dredge.gc.approve import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
-    from dredge.gc.config import GCConfig
+    from dredge.gc.config import GCConfig, PurgeConfig, RestoreConfig
     from dredge.gc.list_committed.step import list_committed
     from dredge.gc.mark_uncommitted.kv_store import KVAccess
     from dredge.gc.mark_uncommitted.staging import mark_uncommitted
@@ -50,13 +50,11 @@ if TYPE_CHECKING:
         resume_run,
     )
     from dredge.gc.preflight import check
-    from dredge.gc.purge import purge_old
     from dredge.gc.run import Plan, Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
-    from dredge.gc.undo import restore
-    from dredge.gc.undo_config import PurgeConfig, RestoreConfig
+    from dredge.gc.undo import purge_old, restore
     from dredge.gc.verify import verify
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFSClient
@@ -213,8 +211,7 @@ def purge(
         FormatError: a pin cannot be read, so the pinned objects are unknown.
     """
     from dredge.gc import steps
-    from dredge.gc.purge import config_of_mark
-    from dredge.gc.undo import collected_of
+    from dredge.gc.undo import collected_of, config_of_mark
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
     from dredge.runs.failures import closing_with, try_to

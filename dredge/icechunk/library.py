@@ -12,7 +12,7 @@ from dredge.process import need
 from dredge.storage import StorageOptions
 from dredge.storage.location import Location, parse_uri
 from dredge.storage.options import GcsOptions
-from dredge.storage.s3.clients import CREDENTIALS_KEPT, access_to
+from dredge.storage.s3.access import CREDENTIALS_KEPT, access_to
 
 if TYPE_CHECKING:
     import icechunk

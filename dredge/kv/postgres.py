@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from dredge import causes
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
+from dredge.kv.rows import check_postgres_url, unknown_words, without_foreign_words
 from dredge.process import need
 
 if TYPE_CHECKING:

@@ -30,17 +30,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from dredge.causes import (
-    BUSY,
-    CERTIFICATE,
-    CONFLICT,
-    CREDENTIALS,
-    MISSING,
-    NO_ANSWER,
-    REJECTED,
-    UNREACHABLE,
-    is_certificate,
-)
+from dredge import causes
 from dredge.connections import (
     ca_bundles,
     check_key,
@@ -251,11 +241,11 @@ class Transport:
                 raise self._unsent(error.reason) from None
             return Response(int(error.status), _text(error.body), *_headers(error.headers))
         except net.ReadTimeoutError:
-            raise NO_ANSWER.error(
+            raise causes.NO_ANSWER.error(
                 f"lakeFS at {self.server} did not answer within {read_seconds:.0f} s"
             ) from None
         except net.HTTPError as error:
-            if is_certificate(error) or _never_sent(error):
+            if causes.is_certificate(error) or _never_sent(error):
                 raise self._unsent(error) from None
             raise DroppedError(
                 f"lakeFS at {self.server} dropped the connection: {self._words(error)}"
@@ -263,11 +253,11 @@ class Transport:
         return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _unsent(self, error: object) -> DredgeError:
-        if is_certificate(error):
-            return CERTIFICATE.error(
+        if causes.is_certificate(error):
+            return causes.CERTIFICATE.error(
                 f"lakeFS at {self.server}: the certificate is not accepted: {_reason(error)}"
             )
-        return UNREACHABLE.error(f"lakeFS at {self.server} cannot be reached: {self._words(error)}")
+        return causes.UNREACHABLE.error(f"lakeFS at {self.server} cannot be reached: {self._words(error)}")
 
     def _words(self, error: object) -> str:
         """The text of an error of the HTTP library, without the path in the user's URL."""
@@ -313,7 +303,7 @@ def refuse(response: Response, what: str) -> DredgeError:
             " only resembles lakeFS cannot be collected."
         )
     if response.status == 401:
-        return CREDENTIALS.error(text, "Check the access key and secret of the lakeFS connection.")
+        return causes.CREDENTIALS.error(text, "Check the access key and secret of the lakeFS connection.")
     if response.status in (403, 410):
         return DeniedError(
             f"{text}. Nothing was deleted. Give the user the right to do it (docs/install.md)."
@@ -324,12 +314,12 @@ def refuse(response: Response, what: str) -> DredgeError:
             " server's version has the call."
         )
     if response.status == 404:
-        return MISSING.error(text)
+        return causes.MISSING.error(text)
     if response.status in (409, 412):
-        return CONFLICT.error(text)
+        return causes.CONFLICT.error(text)
     if response.status in _BUSY or response.status >= 500:
-        return BUSY.error(text, "Nothing was deleted; try again later.")
-    return REJECTED.error(text)
+        return causes.BUSY.error(text, "Nothing was deleted; try again later.")
+    return causes.REJECTED.error(text)
 
 
 def _never_sent(error: BaseException) -> bool:

@@ -17,12 +17,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages import figures, restoring
+from dredge.pages import history, places, restoring
 from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
 from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
-from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
-from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
 from dredge.pages.trash import WantedFindings, trash_page
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.report import COLUMNS, render, size_text
@@ -43,7 +41,7 @@ _PLACES_AT_ONCE = 8
 _STATUS: tuple[tuple[type[DredgeError], int], ...] = (
     (NotFoundError, 404),
     (UnavailableError, 503),
-    (NotAllowedError, 403),
+    (places.NotAllowedError, 403),
 )
 
 
@@ -54,16 +52,18 @@ class Pages:
         asker: answers "why"; None without a lakeFS server.
     """
 
-    def __init__(self, places: Places, asker: ServerAsker | None = None, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, places: places.Places, asker: places.ServerAsker | None = None, clock: Clock = utc_now
+    ) -> None:
         self._places = places
         self._asker = asker
         self._clock = clock
 
-    def overview(self, request: Request, known: Facts) -> Response:
+    def overview(self, request: Request, known: places.Facts) -> Response:
         """A row for each repository."""
-        stands = list(ordered_map(figures.standing, self._places.all(), _PLACES_AT_ONCE))
+        stands = list(ordered_map(history.standing, self._places.all(), _PLACES_AT_ONCE))
         now = self._clock()
-        days = figures.by_day([run for item in stands for run in item.runs], now)
+        days = history.by_day([run for item in stands for run in item.runs], now)
         total = sum(size for _, size in days)
         return self._page(
             request,
@@ -72,21 +72,21 @@ class Pages:
             problems=self._places.problems(),
             known=known,
             total=size_text(total),
-            days=figures.CHART_DAYS,
+            days=history.CHART_DAYS,
             by_day=[(day, size_text(size)) for day, size in reversed(days) if size],
             chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]} if total else {},
         )
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> places.Place:
         """Find a place; raises NotFoundError for an unknown key."""
-        return find(self._places, key)
+        return places.find(self._places, key)
 
-    def place(self, request: Request, key: str, known: Facts) -> Response:
+    def place(self, request: Request, key: str, known: places.Facts) -> Response:
         """A repository: its runs, the findings of the newest report, the next run."""
-        found = find(self._places, key)
-        stand = figures.standing(found)
+        found = places.find(self._places, key)
+        stand = history.standing(found)
         newest = next((run for run in stand.runs if run.outcome in ENDED), None)
-        report = {} if newest is None or found.kind == KV else report_of(found, newest.run_id)
+        report = {} if newest is None or found.kind == places.KV else report_of(found, newest.run_id)
         schedules = known.schedules_of(found)
         keeping, problem = self._keeping(found, schedules)
         return self._page(
@@ -97,22 +97,22 @@ class Pages:
             newest=newest,
             sections=report.get("sections", []),
             reclaimed=stand.reclaimed(),
-            chart=figures.run_bars(stand.runs),
+            chart=history.run_bars(stand.runs),
             keeping=keeping,
             keeping_problem=problem,
-            line_days=figures.LINE_DAYS,
+            line_days=history.LINE_DAYS,
             schedules=schedules,
             known=known,
-            expirations=figures.expirations_of(found) if not stand.error else [],
+            expirations=history.expirations_of(found) if not stand.error else [],
         )
 
-    def gaps(self, request: Request, place: Place, gaps: Sequence[Gaps]) -> Response:
+    def gaps(self, request: Request, place: places.Place, gaps: Sequence[places.Gaps]) -> Response:
         """Windows of a repository's schedules without a run; also loaded into its page."""
         return self._page(request, "gaps", place=place, gaps=gaps)
 
-    def run(self, request: Request, key: str, run_id: str, known: Facts) -> Response:
+    def run(self, request: Request, key: str, run_id: str, known: places.Facts) -> Response:
         """A run: live while it is running, then its report."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
         deletes = found.kind in restoring.UNDOING and bool(report["counts"].get("deleted_objects"))
@@ -141,11 +141,11 @@ class Pages:
         run_id: str,
         wanted: WantedFindings,
         start: str,
-        known: Facts,
+        known: places.Facts,
         started: str,
     ) -> Response:
         """A run of the trash cleaner."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         uri_of(found, run_id)
         report = report_of(found, run_id)
         try:
@@ -159,7 +159,7 @@ class Pages:
 
     def state(self, key: str, run_id: str) -> dict[str, Any]:
         """The state of a running run, for polling."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         report = _as_of_now(found, run_id)
         return {
             "outcome": report["outcome"],
@@ -174,7 +174,7 @@ class Pages:
 
     def report(self, key: str, run_id: str) -> dict[str, Any]:
         """The report as JSON."""
-        return report_of(find(self._places, key), run_id)
+        return report_of(places.find(self._places, key), run_id)
 
     def run_of_dag(self, request: Request, dag: str, run: str) -> Response:
         """Redirect from a DAG run to the page of its run."""
@@ -194,7 +194,7 @@ class Pages:
         self, request: Request, key: str, run_id: str, wanted: Filter, start: str, sort: str
     ) -> Response:
         """Objects of a run."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         objects = Objects(found, run_id)
         page = objects.page(wanted, sort, start)
         rows = [
@@ -218,24 +218,30 @@ class Pages:
             first=urlencode(ordered),
             onwards=urlencode({**ordered, "start": page.next}) if page.next else "",
             query=urlencode(asked),
-            reasons=REASONS if found.kind == LAKEFS else {},
+            reasons=REASONS if found.kind == places.LAKEFS else {},
             outcomes=outcomes_of(objects),
             owned=objects.owned() if wanted.branch else None,
-            can_ask=self._asker is not None and bool(found.store_uri) and found.kind == LAKEFS,
+            can_ask=self._asker is not None and bool(found.store_uri) and found.kind == places.LAKEFS,
         )
 
     def download(self, key: str, run_id: str, wanted: Filter, form: str) -> Response:
         """The selected objects of a run, as a file."""
-        objects = Objects(find(self._places, key), run_id)
+        objects = Objects(places.find(self._places, key), run_id)
         body, kind = file_body(objects.all(wanted), form)
         name = f'attachment; filename="{run_id}.{form}"'
         return StreamingResponse(body, media_type=kind, headers={**HEADERS, "Content-Disposition": name})
 
     def restore(
-        self, request: Request, key: str, run_id: str, known: Facts, asked: Mapping[str, str], started: str
+        self,
+        request: Request,
+        key: str,
+        run_id: str,
+        known: places.Facts,
+        asked: Mapping[str, str],
+        started: str,
     ) -> Response:
         """The preview of a restore, and the button for starting it."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         choice, problem, status = None, "", 200
         if any(asked.get(name) for name in restoring.CHOOSING):
             try:
@@ -260,7 +266,7 @@ class Pages:
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
         """The settings of a restore, from a form."""
-        found = find(self._places, key)
+        found = places.find(self._places, key)
         if found.kind != kind:
             raise NotFoundError("there is no such run")
         config = restoring.config_of(found, run_id, asked)
@@ -268,23 +274,25 @@ class Pages:
             raise ConfigError("no deletion of the run matches. Nothing was restored.")
         return restoring.params_of(found, config)
 
-    def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
+    def row_restore_settings(
+        self, key: str, run_id: str, partition: str, known: places.Facts
+    ) -> dict[str, Any]:
         """The settings of a restore of rows, from a form; raises like `row_settings_of`."""
-        return restoring.row_settings_of(find(self._places, key), run_id, partition, known)
+        return restoring.row_settings_of(places.find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, with the history before and after it."""
-        found = find(self._places, key)
-        plan, history = figures.expiration_of(found, plan_id), figures.history_of(found, plan_id)
-        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=history)
+        found = places.find(self._places, key)
+        plan, past = history.expiration_of(found, plan_id), history.history_of(found, plan_id)
+        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=past)
 
     def why(self, request: Request, what: str, place: str) -> Response:
         """The reasons for keeping an object."""
-        choices = [item for item in self._places.all() if item.kind == LAKEFS and item.store_uri]
+        choices = [item for item in self._places.all() if item.kind == places.LAKEFS and item.store_uri]
         lines: list[str] = []
         problem = ""
         if what and self._asker is not None:
-            chosen = find(self._places, place) if place else None
+            chosen = places.find(self._places, place) if place else None
             try:
                 lines = self._asker.lines(what, chosen)
             except (ConfigError, NotFoundError) as error:
@@ -317,10 +325,12 @@ class Pages:
             back=f"place/{quote(key, '')}" if "run_id" in request.path_params else "",
         )
 
-    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[figures.Keeping | None, str]:
+    def _keeping(
+        self, place: places.Place, schedules: Sequence[places.Schedule]
+    ) -> tuple[history.Keeping | None, str]:
         settings = schedules[0].settings if schedules else None
         try:
-            return figures.keeping_of(place, self._clock(), settings), ""
+            return history.keeping_of(place, self._clock(), settings), ""
         except DredgeError as error:
             return None, str(error)
 
@@ -329,22 +339,22 @@ class Pages:
         body = render(
             _HERE / "templates" / f"{name}.html.j2",
             base="../" * depth or "./",
-            kinds=KINDS,
+            kinds=places.KINDS,
             size_text=size_text,
             **values,
         )
         return HTMLResponse(body, status, headers=HEADERS)
 
 
-def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
+def _as_of_now(place: places.Place, run_id: str) -> dict[str, Any]:
     """The report of a run; an unfinished run with the lease counts as running."""
     report = report_of(place, run_id)
     if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
-        return {**report, "outcome_text": figures.AT_WORK, "what_to_do": ""}
+        return {**report, "outcome_text": history.AT_WORK, "what_to_do": ""}
     return report
 
 
-def _has_lease(place: Place, holder: str) -> bool:
+def _has_lease(place: places.Place, holder: str) -> bool:
     lease = lease_of(place)
     return lease is not None and lease.holder == holder
 
@@ -353,16 +363,16 @@ def _holder(plan: Mapping[str, Any]) -> str:
     return str(plan.get("lease", {}).get("holder", ""))
 
 
-def _airflow_run(plan: Mapping[str, Any], known: Facts) -> str:
+def _airflow_run(plan: Mapping[str, Any], known: places.Facts) -> str:
     """The address of the run in Airflow; "" for other runs."""
     dag, _, run = _holder(plan).partition(" ")
     return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if known.is_airflow and run else ""
 
 
-def _overview_row(stand: figures.Standing, now: datetime, known: Facts) -> dict[str, Any]:
+def _overview_row(stand: history.Standing, now: datetime, known: places.Facts) -> dict[str, Any]:
     return {
         "stand": stand,
-        "recent": stand.reclaimed(now - figures.RECENT),
+        "recent": stand.reclaimed(now - history.RECENT),
         "always": stand.reclaimed(),
         "left": stand.not_deleted,
         "next": known.next_of(stand.place),
@@ -370,7 +380,7 @@ def _overview_row(stand: figures.Standing, now: datetime, known: Facts) -> dict[
     }
 
 
-def _unplanned(schedules: Sequence[Schedule]) -> str:
+def _unplanned(schedules: Sequence[places.Schedule]) -> str:
     if not schedules:
         return "manual"
     return "switched off" if all(item.is_off for item in schedules) else "after the current run"

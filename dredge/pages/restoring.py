@@ -14,23 +14,22 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
+from dredge.gc.config import REASONS
+from dredge.gc.config import RestoreConfig as LakeFSRestoreConfig
 from dredge.gc.run import PLAN
 from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
 from dredge.gc.undo import open_swept as open_lakefs_run
-from dredge.gc.undo_config import REASONS
-from dredge.gc.undo_config import RestoreConfig as LakeFSRestoreConfig
 from dredge.icechunk.collection.check_again import open_swept
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
 from dredge.pages.history import plan_of, uri_of
-from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
-from dredge.pages.surroundings import Facts
+from dredge.pages.places import ICECHUNK, KV, LAKEFS, Facts, Place
 from dredge.pages.trash import report_of_trash
 from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Choice, preview
 from dredge.undo.putting_back import OUTCOMES, RestoreOutput
 from dredge.undo.restore import FOLDER
+from dredge.undo.ways import RestoreConfig
 from dredge.xid import descending_time
 
 

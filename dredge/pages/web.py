@@ -56,9 +56,8 @@ from fastapi.routing import APIRoute
 from dredge.errors import DredgeError, NotFoundError
 from dredge.pages.drawing import HEADERS, Pages
 from dredge.pages.object_rows import Filter
-from dredge.pages.places import KV
+from dredge.pages.places import KV, Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.restoring import ROWS_DAG, UNDOING
-from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
 from dredge.runs.failures import defect
 

@@ -96,7 +96,7 @@ def place_curve(
     marks: Sequence[tuple[int, int, str]], title: str, axis: str, text: Callable[[int], str]
 ) -> dict[str, Any]:
     """Compute the points of a curve. `marks`: at least one: position on the axis, height from 0, and a label; sorted by
-    position; returns JSON for `render_curve` and pages."""
+    position; returns JSON for pages."""
     first, last, most = marks[0][0], marks[-1][0], max(1, *(height for _, height, _ in marks))
     across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     dots = [
@@ -121,11 +121,6 @@ def place_curve(
         "least": text(0),
         "dots": dots,
     }
-
-
-def render_curve(curve: Mapping[str, Any]) -> str:
-    """Render a curve as SVG."""
-    return render(_SHARED / "curve.svg.j2", curve=curve)
 
 
 OUTCOMES = {

@@ -6,7 +6,6 @@ has their methods.
 
 from __future__ import annotations
 
-from dredge.storage.lookup import exists
 from dredge.storage.model import (
     CHANGED,
     NOT_SENT,
@@ -19,6 +18,7 @@ from dredge.storage.model import (
     ObjectReader,
     ObjectStream,
     ObjectWriter,
+    exists,
 )
 from dredge.storage.opening import (
     environment_of_child,

@@ -50,17 +50,21 @@ def _local() -> Driver:
 
 
 def _s3() -> Driver:
-    from dredge.storage.s3.deleting import S3Deleter, S3VersionDeleter
+    from dredge.storage.s3.deleting import S3Copier, S3Deleter, S3VersionDeleter, S3Versions
     from dredge.storage.s3.store import S3Reader, S3Writer
-    from dredge.storage.s3.undo import S3Copier, S3Versions
 
     return Driver(S3Reader, S3Writer, S3Deleter, S3Copier, S3Versions, S3VersionDeleter, S3VersionDeleter)
 
 
 def _gcs() -> Driver:
-    from dredge.storage.gcs.deleting import GcsDeleter, GcsVersionDeleter
+    from dredge.storage.gcs.deleting import (
+        GcsCopier,
+        GcsDeleter,
+        GcsMarkerDeleter,
+        GcsVersionDeleter,
+        GcsVersions,
+    )
     from dredge.storage.gcs.store import GcsReader, GcsWriter
-    from dredge.storage.gcs.undo import GcsCopier, GcsMarkerDeleter, GcsVersions
 
     return Driver(
         GcsReader, GcsWriter, GcsDeleter, GcsCopier, GcsVersions, GcsVersionDeleter, GcsMarkerDeleter
@@ -71,9 +75,14 @@ def _azure() -> Driver:
     from dredge.storage.azure.clients import require
 
     require()
-    from dredge.storage.azure.deleting import AzureDeleter, AzureVersionDeleter
+    from dredge.storage.azure.deleting import (
+        AzureDeleter,
+        AzureMarkerDeleter,
+        AzureVersionDeleter,
+        AzureVersions,
+        copier_inside,
+    )
     from dredge.storage.azure.store import AzureReader, AzureWriter
-    from dredge.storage.azure.undo import AzureMarkerDeleter, AzureVersions, copier_inside
 
     return Driver(
         AzureReader,

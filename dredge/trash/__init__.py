@@ -4,16 +4,13 @@ Read in this order:
 
     names            partitions and keys by their shape
     look             the records of a store, and their contents at one time, as values
-    findings         classified rows, and the plan of a run with its limits
-    partition_rules  rules for whole partitions
+    findings         Params, grace and other margins; classified rows, and the plan of a run with its limits
+    partition_rules  rules for whole partitions; branch heads and tokens of the last look, for comparison
     rules            rules for single keys; `classify` applies all rules
     waiting          the pending list: unreferenced rows, since when, with their bytes
-    noted            branch heads and tokens of the last look, for comparison
-    settings         Params, grace and other margins
     state            the state folder of a store, and the right of a try to write it
     undo             undo files
     apply            removal: undo first, each row only with its exact bytes, under guards
-    deleted          removal of repositories handed over in `graveler_deleted`
     alarms           removed rows with a reference: restored, with an alarm
     report           reports of a scan and a clean, as JSON and HTML
     steps            scan and clean; checks before the first run

@@ -9,8 +9,9 @@ For every small group of partitions and keys, until the plan is done:
     5  check that this is the newest try and that its lease is valid: an orphaned process stops here
     6  delete each row only with its exact value, and only if the rows that could reference it are as in 1
 
-Steps 1 and 2 run once more at the end. Partitions come first, queue markers last, and a marker only if its partition is
-empty. A repetition is safe: deleted rows are missing, and the others are checked again.
+Steps 1 and 2 run once more at the end. Partitions come first, queue markers last, and a marker, or the entry of a
+deleted repository, only if its partition is empty. A repetition is safe: deleted rows are missing, and the others are
+checked again.
 
 Guards of a delete are the rows that could come to reference it. Few records can: a staging token is only ever
 referenced by a branch whose repository and name are in its text, an instance only by the record of its repository. The
@@ -33,20 +34,21 @@ from typing import Literal
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash import rules
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import HANDED_OVER, INSTANCE_MARGIN, TrashFinding
 from dredge.trash.look import Contents, References, contents_of, read_references, value_digest
 from dredge.trash.names import (
     ACTIONS,
     BRANCH_PREFIX,
+    DELETED,
     MARKERS,
     OWNERS,
     PULLS,
     REPOSITORIES,
     REPOSITORY_PREFIX,
+    deleted_instance,
     parse_instance,
     possible_branches,
 )
-from dredge.trash.settings import INSTANCE_MARGIN
 from dredge.trash.undo import UndoLog, put_back
 
 
@@ -71,6 +73,8 @@ def named_now(finding: TrashFinding, references: References) -> bool:
         return finding.partition in references.partitions or finding.partition in references.tokens
     if finding.partition == MARKERS:
         return finding.key in references.tokens
+    if finding.partition == DELETED:
+        return _emptied_first(finding) in references.partitions
     if finding.kind == rules.OF_MISSING_REPOSITORY:
         return rules.repository_of_action(finding.key) in references.repositories
     if finding.kind == rules.OF_EARLIER_LIFE:
@@ -88,6 +92,14 @@ def _may_be_of_this_life(finding: TrashFinding, references: References) -> bool:
     return record is not None and (finding.since is None or finding.since >= record.created - INSTANCE_MARGIN)
 
 
+def _emptied_first(finding: TrashFinding) -> bytes | None:
+    """The partition without rows before a queue marker, or an entry of a deleted repository, is removed."""
+    if finding.partition == DELETED:
+        instance = deleted_instance(finding.key or b"")
+        return instance.partition if instance else None
+    return finding.key if finding.partition == MARKERS else None
+
+
 def _key_guards(partition: bytes, key: bytes, value: bytes, references: References) -> Iterator[Guard]:
     if partition == PULLS:
         found = rules.pull_of_index(key, value)
@@ -99,6 +111,10 @@ def _key_guards(partition: bytes, key: bytes, value: bytes, references: Referenc
         repository = rules.repository_of_action(key)
         if repository:
             yield _record_guard(repository, references)
+    elif partition == DELETED:
+        instance = deleted_instance(key)
+        if instance:
+            yield _record_guard(instance.repository, references)
     elif partition == OWNERS:
         owner = rules.branch_of_owner(key)
         if owner:
@@ -194,12 +210,23 @@ class Applier:
         Raises:
             NamedAgainError: a record references a removal; it was restored.
             LeaseHeldError: another run or a later try has taken over.
-            UnavailableError: the store does not answer. The next run starts with `verify_removed`.
+            UnavailableError: the store does not answer, also for one deleted repository. The next run starts with
+                `verify_removed`.
         """
+        failed: UnavailableError | None = None
         for group in _groups(findings, self._group_rows):
-            self._group(group)
+            try:
+                self._group(group)
+            except UnavailableError as error:
+                if group[0].kind != HANDED_OVER or group[0].key is not None:
+                    raise
+                # The design's cleaner goes on with the next deleted repository.
+                text = f"{group[0].name} was not emptied: {error} Its entry stays; the next run tries again."
+                failed = failed or UnavailableError(text)
         with self._store.view() as view:
             self._check_removed(self._references(view))
+        if failed:
+            raise failed
         return self.outcomes
 
     def verify_removed(self, standing: Collection[bytes] = ()) -> None:
@@ -379,9 +406,11 @@ class Applier:
 
 
 def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
-    # Partitions first, then keys, markers last; small findings share a read of the references.
-    def place(finding: TrashFinding) -> tuple[bool, bool]:
-        return finding.key is not None, finding.partition == MARKERS
+    # Partitions first, then keys, markers last; small findings share a read of the references, except deleted
+    # repositories, which fail one by one.
+    def place(finding: TrashFinding) -> tuple[bool, bool, bytes]:
+        alone = finding.key is None and finding.kind == HANDED_OVER
+        return finding.key is not None, finding.partition == MARKERS, finding.partition if alone else b""
 
     group: list[TrashFinding] = []
     rows = 0
@@ -396,11 +425,12 @@ def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashF
 
 
 def _load(view: RowView, finding: TrashFinding, most: int) -> list[Row] | None:
-    """A finding's rows; [] for a large partition, None for a marker with rows in its partition."""
+    """A finding's rows; [] for a large partition, None for a marker or entry with rows in its partition."""
     if finding.key is not None:
         entry = next(iter(view.scan(finding.partition, finding.key)), None)
         rows = [Row(finding.partition, entry.key, entry.value)] if entry and entry.key == finding.key else []
-        if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:
+        first = _emptied_first(finding)
+        if first is not None and next(iter(view.scan(first)), None) is not None:
             return None
         return rows
     if finding.rows > most:

@@ -34,8 +34,7 @@ METADATA = b"kv-internal-metadata"
 SCHEMA_VERSION_KEY = b"kv/schema/version"
 SCHEMA_VERSION = b"4"
 
-CREDENTIALS = frozenset({b"auth", b"basicAuth"})
-OTHERS = CREDENTIALS | {METADATA, b"usage"}
+OTHERS = frozenset({b"auth", b"basicAuth", METADATA, b"usage"})
 # Partitions whose rows are classified one by one.
 SMALL = (MARKERS, PULLS, INSTANCES, ACTIONS, OWNERS, MULTIPARTS, DELETED)
 

@@ -13,7 +13,6 @@ from dredge.runs import report as reports
 from dredge.runs.payload import Json, to_json
 from dredge.runs.report import duration_text
 from dredge.trash.apply import Outcome
-from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.findings import TrashFinding, TrashPlan, by_kind
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
@@ -87,13 +86,12 @@ class CleanReport:
     scan: ScanReport
     status: Literal["dry_run", "done", "partial", "stopped", "failed"]
     outcomes: tuple[Outcome, ...] = ()
-    deleted: tuple[DeletedOutcome, ...] = ()
     message: str = ""
 
     @property
     def rows_removed(self) -> int:
         """Number of deleted rows."""
-        return sum(item.rows for item in self.outcomes) + sum(item.rows_removed for item in self.deleted)
+        return sum(item.rows for item in self.outcomes)
 
     def to_report(self) -> dict[str, Any]:
         """The report as a JSON object, with every finding of the first look."""
@@ -102,7 +100,6 @@ class CleanReport:
             "message": self.message,
             "rows_removed": self.rows_removed,
             "outcomes": [outcome_row(outcome, self.scan.plan.made) for outcome in self.outcomes],
-            "deleted_repositories": [deleted_row(outcome) for outcome in self.deleted],
         }
 
 
@@ -141,16 +138,6 @@ def outcome_row(outcome: Outcome, now: datetime) -> Json:
     return finding_row(outcome.finding, now) | {"fate": outcome.fate, "rows_deleted": outcome.rows}
 
 
-def deleted_row(outcome: DeletedOutcome) -> Json:
-    """The outcome of a repository handed over, in a report."""
-    return {
-        "entry": outcome.entry,
-        "fate": outcome.fate,
-        "rows_deleted": outcome.rows_removed,
-        "message": outcome.message,
-    }
-
-
 def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
     """Age of a finding; None if it is unknown."""
     age = finding.age(now)
@@ -185,7 +172,6 @@ def page_values(report: Mapping[str, Any]) -> dict[str, Any]:
             }
             for item in report["findings"]
         ],
-        "handed_over": report.get("deleted_repositories", []),
     }
 
 

@@ -17,11 +17,9 @@ from dredge.errors import FormatError
 from dredge.kv.rows import show_key
 from dredge.lakefs.files import messages
 from dredge.trash import names
-from dredge.trash.findings import TrashFinding, Verdict
+from dredge.trash.findings import HANDED_OVER, TrashFinding, TrashMargins, Verdict
 from dredge.trash.look import Look, RepositoryRecord
-from dredge.trash.noted import Noted
-from dredge.trash.partition_rules import Classifier, Status, one_row, partitions
-from dredge.trash.settings import TrashMargins
+from dredge.trash.partition_rules import Classifier, Noted, Status, one_row, partitions
 
 OF_EARLIER_LIFE = "actions-of-previous-instance"
 OF_MISSING_REPOSITORY = "actions-of-missing-repository"
@@ -250,8 +248,7 @@ def _expired(
 
 
 def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding:
-    # An entry waits for its partition. One with an empty partition is trash itself: a bare repository's, or the cleaner
-    # crashed after the last row.
+    # The removal takes an entry only after its partition.
     row = one_row(key, value)
     instance = names.deleted_instance(key)
     if instance is None:
@@ -259,11 +256,10 @@ def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: 
     owner = instance.partition
     if owner in classifier.references.partitions:
         why = "a record still references its repository"
-    elif owner in classifier.look.instances or owner in classifier.look.unsure:
-        why = "its repository's partition comes first"
+    elif owner in classifier.look.unsure:
+        why = "its repository's partition was in use when this look began"
     else:
-        why = "its repository's partition is empty"
-        return classifier.candidate(partition, key, "deleted-repository", why, row)
+        return classifier.candidate(partition, key, HANDED_OVER, "goes after its repository's partition", row)
     return TrashFinding(partition, key, "deleted-entry", "wait", why, row.rows, row.size_bytes)
 
 

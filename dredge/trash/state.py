@@ -3,7 +3,7 @@
 store.json               the store of this folder
 lease.json               the holder, with its number
 pending/…                unreferenced rows, since when (`waiting`)
-noted.json               references of earlier looks (`noted`)
+noted.json               references of earlier looks (`partition_rules.Noted`)
 open.json                the removing run, until it is verified
 removed.json             removals of the last 90 days, with their runs
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
@@ -43,7 +43,7 @@ from dredge.runs.pending.store import is_part, list_superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectWriter, StorageOptions, store_clock
 from dredge.trash.findings import TrashPlan
-from dredge.trash.noted import Noted
+from dredge.trash.partition_rules import Noted
 from dredge.trash.report import render
 from dredge.trash.undo import UndoLog
 

@@ -11,11 +11,8 @@ from itertools import islice
 from typing import Literal
 
 from dredge.errors import (
-    ConfigError,
     DredgeError,
-    PartialError,
     RefusedError,
-    UnavailableError,
 )
 from dredge.kv.rows import RowCleaner, RowReader
 from dredge.runs.clock import Clock, utc_now
@@ -24,10 +21,12 @@ from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perfo
 from dredge.storage import StorageOptions, open_writer
 from dredge.trash import alarms
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
-from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.findings import (
+    UNNAMED,
+    TrashConfig,
     TrashFinding,
     TrashLimits,
+    TrashMargins,
     TrashPlan,
     check_kinds,
     check_limits,
@@ -35,11 +34,10 @@ from dredge.trash.findings import (
     in_both,
 )
 from dredge.trash.look import Look, check_schema, read_look
-from dredge.trash.names import deleted_instance, parse_instance
-from dredge.trash.noted import Noted, check_known
+from dredge.trash.names import parse_instance
+from dredge.trash.partition_rules import Noted, check_known
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
-from dredge.trash.settings import UNNAMED, TrashConfig, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms, refuse_alarmed
@@ -47,8 +45,6 @@ from dredge.undo.preflight import check_folders
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
-
-HANDED_OVER = "deleted-repository"
 
 
 def scan(
@@ -182,8 +178,6 @@ def _remove(
 ) -> CleanReport:
     run_id = report.plan.run_id
     both = in_both(report.plan.findings, _second_look(store, state, clock, margins))
-    still = [f for f in both if f.kind != HANDED_OVER]
-    handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
     alarm = alarms.alarm_of(state, store, run_id, run_id)
@@ -195,27 +189,22 @@ def _remove(
         alarm=alarm,
         group_rows=group_rows,
     )
-    deleted: list[DeletedOutcome] = []
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
-        done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
-        emptied = [outcome.removed_partition for outcome in deleted if outcome.removed_partition]
-        gone = [*applier.removed_partitions, *applier.removed_markers, *emptied]
+        done = CleanReport(report, status, tuple(applier.outcomes), message)
+        gone = [*applier.removed_partitions, *applier.removed_markers]
         state.note_removed(gone, run_id, report.plan.made)
         state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
 
     def removed() -> str:
-        rows = applier.rows_deleted + sum(done.rows_removed for done in deleted)
+        rows = applier.rows_deleted
         return f"{rows:,} rows were removed; to restore them: restore --run {run_id}." if rows else ""
 
     state.set_open_run(run_id)
     try:
-        if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right, handed_over, group_rows):
-                deleted.append(outcome)
-        applier.run(still)
+        applier.run(both)
     except NamedAgainError as error:
         finish("stopped", str(error))
         state.set_open_run(None)  # its referenced removals are restored
@@ -226,36 +215,10 @@ def _remove(
         if partial is error:
             raise
         raise partial from error
-    failed = [outcome for outcome in deleted if outcome.error is not None]
-    if failed:
-        stays = _not_emptied(report.plan.run_id, failed, removed())
-        finish("partial", str(stays))  # this run stays open too
-        raise stays
     whole = all(outcome.fate == "deleted" for outcome in applier.outcomes)
-    whole = whole and all(outcome.fate == "cleaned" for outcome in deleted)
     done = finish("done" if whole else "partial")
     state.set_open_run(None)
     return done
-
-
-def _handed_over(finding: TrashFinding) -> bytes:
-    # An empty partition leaves only the entry.
-    instance = deleted_instance(finding.key) if finding.key is not None else None
-    return instance.partition if instance else finding.partition
-
-
-def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) -> DredgeError:
-    errors = [outcome.error for outcome in failed if outcome.error is not None]
-    # A retryable error decides: then a retry continues.
-    worst = next((error for error in errors if isinstance(error, UnavailableError)), errors[0])
-    text = (
-        f"run {run_id}: {len(failed):,} deleted repositories could not be emptied, such as {failed[0].entry}:"
-        f" {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} Their entries stay; the next run tries"
-        " again."
-    )
-    if isinstance(worst, ConfigError) and removed:
-        return PartialError(text)
-    return type(worst)(text)
 
 
 def _second_look(

@@ -18,8 +18,7 @@ from dredge.errors import ConflictError, LeaseHeldError
 from dredge.kv.rows import RowReader, show
 from dredge.runs.pending.rows import YOUNG, Turn
 from dredge.runs.pending.store import Expected, SmallList, found_rows
-from dredge.trash.findings import TrashFinding
-from dredge.trash.settings import TrashMargins
+from dredge.trash.findings import TrashFinding, TrashMargins
 from dredge.trash.state import TrashState
 
 

@@ -18,8 +18,7 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectWriter
-from dredge.undo.config import RestoreConfig
-from dredge.undo.ways import OFF, WORDS
+from dredge.undo.ways import OFF, WORDS, RestoreConfig
 
 _COLUMNS = ["address", "size", "etag", "hash", "reason"]
 _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)

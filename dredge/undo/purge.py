@@ -26,9 +26,7 @@ from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
-from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.deleting_leftovers import delete_leftovers
 from dredge.undo.deletions import note_purged, read_deletions
 from dredge.undo.leftovers import (
     CURRENT,
@@ -42,10 +40,11 @@ from dredge.undo.leftovers import (
     Choosing,
     Leftover,
     PurgeOutput,
+    delete_leftovers,
 )
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.side_run import Tally, note_outcomes, shares_of, side_run, work_through
-from dredge.undo.ways import QUARANTINE, VERSIONS
+from dredge.undo.ways import QUARANTINE, VERSIONS, PurgeConfig
 from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")

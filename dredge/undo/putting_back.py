@@ -35,9 +35,8 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.parallel import ordered_map
-from dredge.undo.config import KEEP_DAYS
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, write_pin
-from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
+from dredge.undo.ways import KEEP_DAYS, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
 
 RESTORED, THERE, TAKEN, GONE, FAILED, UNSENT = "restored", "there", "taken", "gone", "failed", "not_sent"

@@ -29,7 +29,6 @@ from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
-from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Collected, SweptRun, fitting, prefix_of, swept_rows
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, unite_slices, write_pin
 from dredge.undo.putting_back import (
@@ -45,6 +44,7 @@ from dredge.undo.putting_back import (
     RestoreOutput,
 )
 from dredge.undo.side_run import PLAN, SideRun, Tally, note_outcomes, shares_of, side_run, work_through
+from dredge.undo.ways import RestoreConfig
 
 log = logging.getLogger("dredge")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.entries import decode_entry
 from lakefs_embedded.catalog.model import Namespaces, Refs

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files.addresses import AddressType, canonical_address, reworded
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
 from dredge.storage.schemes import canonical_scheme

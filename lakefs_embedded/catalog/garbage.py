@@ -19,8 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.gc_files import COMMITS, uncommitted_key
-from dredge.lakefs.files.records import Branch, Repository
+from dredge.lakefs.files.records import COMMITS, Branch, Repository, uncommitted_key
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Settings

@@ -18,7 +18,7 @@ from typing import Literal
 from dredge.errors import DredgeError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectReader
 from dredge.xid import new_xid

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.catalog.entries import decode_entry, path_bytes, path_text
 from lakefs_embedded.catalog.results import Diff, DiffType, Page
 from lakefs_embedded.committed.merge import Difference

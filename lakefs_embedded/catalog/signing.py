@@ -141,7 +141,7 @@ def sign_url(
     place = parse_uri(objects.uri, options)
     name = f"{place.root}/{key}" if place.root else key
     if place.driver == "s3":
-        from dredge.storage.s3.clients import signing_client
+        from dredge.storage.s3.access import signing_client
 
         target = {"Bucket": place.bucket, "Key": name}
         target |= {"ResponseContentDisposition": disposition} if disposition else {}

@@ -11,8 +11,8 @@ from typing import cast
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.ident import int64_bytes, string_bytes, string_map
+from dredge.lakefs.files.ranges import Value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

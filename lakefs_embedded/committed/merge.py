@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dredge.errors import ConflictError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from lakefs_embedded.committed.store import Cursor, RangeReader, RangeStore
 from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule
 

@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import EMPTY, MetaRange, RangeInfo, is_table_id, read_metarange
+from dredge.lakefs.files.ranges import EMPTY, MetaRange, RangeInfo, Value, is_table_id, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable, read_table
 from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.committed.tables import WrittenTable

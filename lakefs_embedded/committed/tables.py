@@ -22,7 +22,6 @@ import cramjam
 
 from dredge.lakefs.files.ident import TableHash
 from dredge.lakefs.files.ranges import RangeInfo
-from dredge.lakefs.files.sstable.envelope import RANGES, SINGLE_LEVEL, TWO_LEVEL
 from dredge.lakefs.files.sstable.layout import (
     CHECKSUM_CRC32C,
     FOOTER_SIZE,
@@ -30,10 +29,13 @@ from dredge.lakefs.files.sstable.layout import (
     MAGIC,
     NO_KEY_TRAILER,
     PLAIN,
+    RANGES,
     RECORD_TRAILER,
     SEPARATOR_TRAILER,
+    SINGLE_LEVEL,
     SNAPPY,
     TRAILER_SIZE,
+    TWO_LEVEL,
     VERSION,
     Footer,
     Handle,

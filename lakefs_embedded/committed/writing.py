@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from lakefs_embedded.committed.store import Cursor, RangeStore
 from lakefs_embedded.committed.tables import TableWriter, WrittenTable, write_table

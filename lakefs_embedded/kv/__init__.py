@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from dredge.kv.rows import Entry
-from dredge.kv.urls import absolute_file, driver_of
+from dredge.kv.rows import Entry, absolute_file, driver_of
 from lakefs_embedded.kv.model import KeyNotFoundError, MemoryKV, PredicateFailedError, Store
 
 __all__ = ["Entry", "KeyNotFoundError", "MemoryKV", "PredicateFailedError", "Store", "open_store"]

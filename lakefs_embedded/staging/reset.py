@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dredge.errors import DredgeError
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import BranchNotFoundError, TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError, Store

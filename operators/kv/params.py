@@ -11,7 +11,7 @@ from airflow_dredge.operators.failures import RETRIES
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import check_only_setting, make_params, templates
 from dredge.settings import setting, settings_of
-from dredge.trash.settings import TrashConfig, TrashRestoreConfig
+from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from dredge.kv.rows import ReadRate
 from dredge.runs.clock import utc_now
 from dredge.runs.consents import check_variables
 from dredge.storage import open_writer
-from dredge.trash.settings import TrashConfig, TrashRestoreConfig
+from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 from dredge.trash.state import TrashState
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.options import AzureOptions, GcsOptions
-from dredge.storage.s3 import clients
+from dredge.storage.s3 import access
 from lakefs_embedded.kv.dynamodb import DynamoStore
 from lakefs_embedded.kv.postgres import PostgresStore
 from tests.support import failing
@@ -96,8 +96,8 @@ Call = Callable[[str], object]
 
 
 HASTE = {
-    "storage.s3.clients.READ_ATTEMPTS": 1,
-    "storage.s3.clients.CONNECT_SECONDS": 1,
+    "storage.s3.access.READ_ATTEMPTS": 1,
+    "storage.s3.access.CONNECT_SECONDS": 1,
     "storage.azure.clients.CONNECT_SECONDS": 1,
     "storage.azure.clients._READ_RETRIES": 0,
     "storage.gcs.wire._TIMEOUT": (1, 5),
@@ -115,9 +115,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(f"dredge.{place}", value)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    clients.CLIENTS.forget()
+    access.CLIENTS.forget()
     yield
-    clients.CLIENTS.forget()
+    access.CLIENTS.forget()
 
 
 def check(call: Call, url: str, cause: Cause) -> DredgeError:
@@ -165,7 +165,7 @@ def test_a_certificate_that_is_not_accepted_is_said_at_once(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in (
-        "storage.s3.clients.READ_ATTEMPTS",
+        "storage.s3.access.READ_ATTEMPTS",
         "storage.azure.clients._READ_RETRIES",
         "lakefs.transport.TRIES",
     ):

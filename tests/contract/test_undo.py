@@ -29,8 +29,8 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.storage.location import parse_uri
-from dredge.storage.s3 import undo as copying
-from dredge.storage.s3.undo import S3Copier
+from dredge.storage.s3 import deleting as copying
+from dredge.storage.s3.deleting import S3Copier
 from tests.support.object_stores import Stores, new_folder
 from tests.support.objectstore import TestBucket, make_bucket
 

@@ -28,8 +28,15 @@ from dredge.icechunk.expiration.restore import store_plan
 from dredge.icechunk.format.metadata import SnapshotEntry, micros
 from dredge.icechunk.history import History
 from dredge.pages.drawing import Pages
-from dredge.pages.places import FolderPlaces, Place, of_repository
-from dredge.pages.surroundings import Facts, Schedule, ServerAsker, Waiting
+from dredge.pages.places import (
+    Facts,
+    FolderPlaces,
+    Place,
+    Schedule,
+    ServerAsker,
+    Waiting,
+    of_repository,
+)
 from dredge.pages.web import CHANGING, make_app
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState

@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import NotFoundError
-from dredge.gc.check_limits import asker
-from dredge.gc.check_limits.asker import PAGE, PAGE_COST, Asker, BranchQuestions, just_before, plan_questions
+from dredge.gc.check_limits import identical
+from dredge.gc.check_limits.identical import (
+    PAGE,
+    PAGE_COST,
+    Asker,
+    BranchQuestions,
+    just_before,
+    plan_questions,
+)
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
 from dredge.sets.hashes import unite
@@ -109,7 +116,7 @@ def test_a_path_counts_as_answered_only_when_what_is_served_there_was_seen(
     served = {path: "data/committed" for number, path in enumerate(head) if number not in deleted} | staged
     rows = np.array(sorted(number for number in wanted if number < len(head)), np.int64)
     hashes = unite([hash64(pa.array(["data/wanted"]))])
-    with patch.object(asker, "PAGE", page):
+    with patch.object(identical, "PAGE", page):
         planned = plan_questions(rows)
         assert planned is not None
         paths = pa.array([path.encode() for path in head], pa.large_binary())

@@ -15,7 +15,7 @@ import pytest
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import StorageOptions, open_copier, open_deleter, open_reader, open_writer
 from dredge.storage.azure import clients, deleting
-from dredge.storage.azure import undo as copying
+from dredge.storage.azure import deleting as copying
 from dredge.storage.options import AzureOptions
 from lakefs_embedded.catalog.signing import sign_url
 from tests.support.azure import ACCOUNT, KEY, TestContainer, copy_in_blocks, make_container

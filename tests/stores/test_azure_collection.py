@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dredge.gc.config import RestoreConfig
 from dredge.gc.undo import restore
-from dredge.gc.undo_config import RestoreConfig
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions, open_reader
 from tests.support.azure import TestContainer, make_container

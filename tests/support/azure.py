@@ -10,7 +10,7 @@ import pytest
 
 from demo.stores.azurite import ACCOUNT, KEY, azurite
 from dredge.storage import StorageOptions
-from dredge.storage.azure import undo
+from dredge.storage.azure import deleting
 
 __all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
@@ -28,8 +28,8 @@ class TestContainer:
 
 
 def copy_in_blocks(monkeypatch: pytest.MonkeyPatch, limit: int, block: int) -> None:
-    monkeypatch.setattr(undo, "COPY_LIMIT_BYTES", limit)
-    monkeypatch.setattr(undo, "BLOCK_BYTES", block)
+    monkeypatch.setattr(deleting, "COPY_LIMIT_BYTES", limit)
+    monkeypatch.setattr(deleting, "BLOCK_BYTES", block)
 
 
 def make_container(options: StorageOptions) -> TestContainer:

@@ -12,8 +12,7 @@ import httpx
 from fastapi import FastAPI, Request
 
 from dredge.pages.drawing import Pages
-from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.surroundings import Blocking, Facts, Gaps, Schedule, ServerAsker
+from dredge.pages.places import Blocking, Facts, FolderPlaces, Gaps, Place, Schedule, ServerAsker
 from dredge.pages.web import CHANGING, make_app
 from tests.support.gc import World
 

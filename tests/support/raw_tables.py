@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import cramjam
 
-from dredge.lakefs.files.sstable.envelope import read_envelope
-from dredge.lakefs.files.sstable.layout import Handle, load_block
+from dredge.lakefs.files.sstable.layout import Handle, load_block, read_envelope
 from dredge.lakefs.files.sstable.reader import data_blocks
 from lakefs_embedded.committed.tables import TableWriter, put_trailer
 

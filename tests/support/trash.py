@@ -19,10 +19,9 @@ from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.store import POINTER, PendingList, write_part
 from dredge.storage import open_writer
 from dredge.trash.apply import Applier
-from dredge.trash.findings import TrashFinding, TrashLimits
+from dredge.trash.findings import TrashFinding, TrashLimits, TrashMargins
 from dredge.trash.look import contents_of, read_look, value_digest
 from dredge.trash.rules import classify
-from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, scan
 from dredge.trash.undo import UndoLog

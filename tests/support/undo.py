@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dredge.gc.config import PurgeConfig, RestoreConfig
 from dredge.gc.run import Run
 from dredge.gc.steps import purge as purge_leftovers
 from dredge.gc.undo import restore as restore_deleted
-from dredge.gc.undo_config import PurgeConfig, RestoreConfig
 from dredge.hashing import hash64
 from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.summary import StepSummary

@@ -33,7 +33,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
         "dredge/runs/cleanup.py",
-        "dredge/undo/deleting_leftovers.py",  # below the quarantine of a run only
+        "dredge/undo/leftovers.py",  # below the quarantine of a run only
         "dredge/icechunk/collection/deleting.py",
         "dredge/icechunk/expiration/restore.py",  # copies of the repo info that the restored expiration left
     }
@@ -52,7 +52,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     ("door", "users"),
     [
         ("open_marker_remover", {"dredge/undo/putting_back.py"}),
-        ("open_old_version_deleter", {"dredge/undo/deleting_leftovers.py"}),
+        ("open_old_version_deleter", {"dredge/undo/leftovers.py"}),
         ("open_exact_version_deleter", {"dredge/gc/metadata/deleting.py"}),
         (
             "open_copier",

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.gc.check_again.find import Found, Hits, explained, find_hits
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.history import earlier_runs
 from dredge.gc.run import Run
+from dredge.gc.state import earlier_runs
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import read_owner
 from dredge.runs import ledger

@@ -29,8 +29,7 @@ from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.ranges import RangeInfo, is_table_id
 from dredge.lakefs.files.sstable import METARANGES, RANGES, read_table
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
-from dredge.lakefs.files.sstable.envelope import read_envelope
-from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
+from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
 from dredge.runs.summary import PartInfo

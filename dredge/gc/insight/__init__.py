@@ -3,7 +3,7 @@
 base_run        the run: its listing, staging and history; listed objects beside labels
 why             the reasons for keeping an object: `why_evidence` collects them, `why_answer` has the answer and its
 text
-cost            storage cost by kind, branch and age: `cost_labels` has the owners of ranges
+cost            storage cost by kind, branch and age, from the owners of ranges
 what_if         objects freed by other retention rules; makes the rules and shows the figures
 
 Analyses only read.

@@ -3,6 +3,9 @@
     commits → owners of ranges → labels of addresses → listed objects, each counted once in every table
 
 Objects are never held as rows, only as hashes of one shard at a time. The figures are as old as the run.
+
+Owners: commit → metarange → range. For several commits, kinds are united, and owners become an interval from the least
+to the greatest. An interval of one is a single owner.
 """
 
 from __future__ import annotations
@@ -23,14 +26,156 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.index.ranges import PATHS, read_facts
 from dredge.gc.index.store import addresses_of
-from dredge.gc.insight import cost_labels
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
-from dredge.gc.insight.cost_labels import Owners
+from dredge.gc.retention import Line, find_lines
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
 from dredge.runs.report import size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import LabelledSets, Labels
+
+# Bits for the references to an object: a branch head, staging, an active commit behind a head, a commit without a ref,
+# a commit of a tag, a commit or path of a policy, another repository. Tag and policy are set only for commits expired
+# under the rules.
+HEAD, STAGED, OLD, DANGLING, TAGS, POLICY, REFERRED = (1 << bit for bit in range(7))
+
+HEADS, STAGING, HISTORY, NO_REF = "heads", "staged", "history", "no_ref"
+TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY = "tags", "policy", "tags_and_policy"
+REFERRING = "referring"
+GARBAGE, HELD, YOUNG, DELETED = "garbage", "held", "young", "deleted"
+
+# Every kind, with its text. The first eight are live.
+KINDS = {
+    HEADS: "in the head of a branch",
+    STAGING: "staged on a branch, in no head",
+    HISTORY: "only in older commits kept by the rules",
+    NO_REF: "only in commits without a branch or tag, kept by the rules",
+    TAGS_ONLY: "only because a tag names its commit",
+    POLICY_ONLY: "only because of the retention policy",
+    TAGS_AND_POLICY: "only because of a tag and of the retention policy",
+    REFERRING: "only because another repository names it",
+    GARBAGE: "garbage: the next deleting run may delete it",
+    HELD: "garbage, but held back by a guard",
+    DELETED: "garbage deleted by this run",
+    YOUNG: "too young to be judged",
+}
+LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY, REFERRING)
+
+
+def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The index in `LIVE` of the kind of each object, by its bits; -1 for none."""
+    return np.select(
+        [
+            bits & HEAD > 0,
+            bits & STAGED > 0,
+            bits & OLD > 0,
+            bits & DANGLING > 0,
+            bits & (TAGS | POLICY) == TAGS,
+            bits & (TAGS | POLICY) == POLICY,
+            bits & (TAGS | POLICY) > 0,
+            bits & REFERRED > 0,
+        ],
+        list(range(len(LIVE))),
+        -1,
+    )
+
+
+# Least owner of a range without an owner; its greatest is -1.
+NOBODY = np.iinfo(np.int32).max
+
+# Rows of least and greatest owner.
+type Spans = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The owners of ranges."""
+
+    kinds: npt.NDArray[np.uint8]
+    branches: Spans  # interval of branch indices; a single one only for ranges of one branch alone
+    commits: Spans  # interval of indices into `dates`
+    branch_names: list[str]
+    dates: list[datetime | None]  # of the active commits, oldest first; None for an unknown date
+
+
+def owners_of(base: BaseRun, history: History) -> Owners:
+    """Find the owners of the ranges of a run, in the order of `history.metaranges.ranges`."""
+    now = base.plan.created_at
+    lines = find_lines(history.graph, history.branches, base.rules, now)
+    bits = _bits(base, history, lines)
+    names = sorted(branch.id for branch in history.branches)
+    place = {name: index for index, name in enumerate(names)}
+    active = sorted(
+        history.active, key=lambda item: _date(history, item) or datetime.min.replace(tzinfo=now.tzinfo)
+    )
+    count = len(history.metaranges.ranges)
+    found = Owners(
+        np.zeros(count, np.uint8),
+        _nobody(count),
+        _nobody(count),
+        names,
+        [_date(history, item) for item in active],
+    )
+    for index, commit_id in enumerate(active):
+        metarange = history.active[commit_id]
+        if metarange:
+            rows = history.metaranges.named[metarange]
+            found.kinds[rows] |= np.uint8(bits[commit_id])
+            branch = _single(bits[commit_id], lines.get(commit_id), place)
+            span(found.branches, rows, *((0, len(names)) if branch is None else (branch, branch)))
+            span(found.commits, rows, index, index)
+    # Ranges of metaranges that count as active commits.
+    found.kinds[found.kinds == 0] = DANGLING
+    return found
+
+
+def span(spans: Spans, rows: Any, least: int, greatest: int) -> None:
+    """Extend intervals by an owner, or by several."""
+    spans[0, rows] = np.minimum(spans[0, rows], least)
+    spans[1, rows] = np.maximum(spans[1, rows], greatest)
+
+
+def _nobody(count: int) -> Spans:
+    return np.stack([np.full(count, NOBODY, np.int32), np.full(count, -1, np.int32)])
+
+
+def _single(bits: int, line: Line | None, place: Mapping[str, int]) -> int | None:
+    """The index of the only branch with a commit; None for several owners or none."""
+    if bits & (TAGS | POLICY) or line is None or line.keeper is None:
+        return None
+    return place[line.keeper]
+
+
+def _bits(base: BaseRun, history: History, lines: Mapping[str, Line]) -> dict[str, int]:
+    now = base.plan.created_at
+    found = dict.fromkeys(history.active, 0)
+    for commit_id in found:
+        line = lines.get(commit_id)
+        if commit_id in history.heads:
+            found[commit_id] |= HEAD
+        elif line is None:
+            found[commit_id] |= DANGLING
+        elif base.rules is None or line.is_active(now):
+            found[commit_id] |= OLD
+    if base.plan.config.keep_tags:
+        _mark(found, (tag.commit_id for tag in history.tags), TAGS)
+    policy = base.plan.config.policy
+    for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
+        if not keep.rule.paths:
+            _mark(found, keep.commits, POLICY)
+    # Within the tolerance for clocks, an expired commit is still active.
+    return {commit_id: bits or OLD for commit_id, bits in found.items()}
+
+
+def _mark(found: dict[str, int], commits: Any, bit: int) -> None:
+    for commit_id in commits:
+        if commit_id in found:
+            found[commit_id] |= bit
+
+
+def _date(history: History, commit_id: str) -> datetime | None:
+    commit = history.graph.get(commit_id)
+    return None if commit is None else commit.created_at
 
 
 def monthly(size_bytes: int, price: float) -> float:
@@ -71,7 +216,7 @@ class Cost:
             "as_of": self.as_of.isoformat(),
             "kinds": [
                 {"kind": kind, "why": why, **to_json(self.kinds[kind])}
-                for kind, why in cost_labels.KINDS.items()
+                for kind, why in KINDS.items()
                 if kind in self.kinds and self.kinds[kind].objects
             ],
             "branches": _rows(self.branches, "branch"),
@@ -102,16 +247,14 @@ def cost_of(base: BaseRun) -> Cost:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     cost = Cost(base.plan.run_id, base.plan.created_at)
     history = base.history()
-    owners = cost_labels.owners_of(base, history)
+    owners = owners_of(base, history)
     counter = _Counter(cost, owners)
     with _labelled(base, history, owners) as sets:
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
             found, places = labelled.find(listed.hashes)
             columns = [column[places[found]] for column in labelled.columns]
             counter.add(columns, listed.sizes[found])
-            cost.kinds[cost_labels.GARBAGE].add(
-                int(np.count_nonzero(~found)), int(listed.sizes[~found].sum())
-            )
+            cost.kinds[GARBAGE].add(int(np.count_nonzero(~found)), int(listed.sizes[~found].sum()))
     _take_in_the_rest(base, cost)
     return cost
 
@@ -138,12 +281,12 @@ def _labelled(base: BaseRun, history: History, owners: Owners) -> Iterator[Label
 
 
 # Kinds of references without a single branch or commit, in the order of their rows after those of the ranges.
-_WITHOUT_OWNER = (cost_labels.STAGED, cost_labels.REFERRED, cost_labels.POLICY, cost_labels.DANGLING)
+_WITHOUT_OWNER = (STAGED, REFERRED, POLICY, DANGLING)
 
 
 def _labels(owners: Owners) -> Labels:
     """A row for each range, and one for each kind without an owner."""
-    nobody = int(cost_labels.NOBODY)
+    nobody = int(NOBODY)
     rows = [(bit, 0, len(owners.branch_names), nobody, -1) for bit in _WITHOUT_OWNER]
     columns = (owners.kinds, *owners.branches, *owners.commits)
     more = zip(*rows, strict=True)
@@ -164,11 +307,11 @@ class _Counter:
 
     def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
         bits, branch, branch_to, commit, commit_to = columns
-        found = cost_labels.kind_of(bits)
-        _count(self._cost.kinds, found, sizes, cost_labels.LIVE)
+        found = kind_of(bits)
+        _count(self._cost.kinds, found, sizes, LIVE)
         one = branch == branch_to
         _count(self._cost.branches, branch[one], sizes[one], self._owners.branch_names)
-        old = (bits & (cost_labels.HEAD | cost_labels.STAGED) == 0) & (commit_to >= 0)
+        old = (bits & (HEAD | STAGED) == 0) & (commit_to >= 0)
         ages = self._ages[commit_to[old]]
         _count(self._cost.ages, ages, sizes[old], age_names())
         alone = commit[old] == commit_to[old]
@@ -192,25 +335,25 @@ def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDAr
 def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     """Add objects outside the live set: deleted and held garbage, and young objects."""
     counts = base.listing.counts
-    cost.kinds[cost_labels.YOUNG].add(counts["young_objects"], counts["young_bytes"])
+    cost.kinds[YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
     swept, guards = base.folder.read_output(BulkDeleteOutput), base.folder.read_output(CheckLimitsOutput)
     if swept is not None and swept.is_settled:
         for group in swept.groups:
             kind = {
-                ledger.DELETED: cost_labels.DELETED,
-                ledger.MISSING: cost_labels.DELETED,
-                ledger.KEPT: cost_labels.HELD,
+                ledger.DELETED: DELETED,
+                ledger.MISSING: DELETED,
+                ledger.KEPT: HELD,
             }
-            _move(cost, kind.get(group.outcome, cost_labels.GARBAGE), group.objects, group.size_bytes)
+            _move(cost, kind.get(group.outcome, GARBAGE), group.objects, group.size_bytes)
     elif guards is not None:
         for held in guards.held:
-            _move(cost, cost_labels.HELD, held["objects"], held["bytes"])
+            _move(cost, HELD, held["objects"], held["bytes"])
 
 
 def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
-    cost.kinds[cost_labels.GARBAGE].add(-objects, -size_bytes)
+    cost.kinds[GARBAGE].add(-objects, -size_bytes)
     cost.kinds[kind].add(objects, size_bytes)
 
 

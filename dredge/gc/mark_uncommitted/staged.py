@@ -22,7 +22,7 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
-from dredge.lakefs.files.gc_files import uncommitted_key
+from dredge.lakefs.files.records import uncommitted_key
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import read_parquet

@@ -30,7 +30,7 @@ from dredge.gc.state import Base, RunState, StateStore, base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
-from dredge.lakefs.files.gc_files import UNCOMMITTED
+from dredge.lakefs.files.records import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links

@@ -72,8 +72,7 @@ from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_read
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
-from dredge.undo.old_folders import Place, ended_pins, find_old_folders
-from dredge.undo.pins import PINS, Pin, is_seen, read_pins
+from dredge.undo.pins import PINS, Pin, Place, ended_pins, find_old_folders, is_seen, read_pins
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import is_xid

@@ -45,7 +45,7 @@ from dredge.sets.hashes import Hashes, contains, read_hashes, shard_of, unite
 from dredge.sets.live import LiveSet
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.listing_schema import STORAGE_CLASS
-from dredge.storage.lookup import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
+from dredge.storage.model import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
 from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6

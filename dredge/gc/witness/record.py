@@ -41,7 +41,7 @@ from dredge.gc.namespaces import METADATA, canonical_namespace
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
-from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope
+from dredge.lakefs.files.sstable.layout import Envelope, read_envelope
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json

@@ -11,7 +11,7 @@ from dredge.icechunk.expiration.config import Expiration
 from dredge.runs.limits import Limits, choose_grace, grace_hours_setting, unsafe_grace_setting
 from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
 from dredge.undo import ways
-from dredge.undo.config import PurgeConfig, RestoreConfig
+from dredge.undo.ways import PurgeConfig, RestoreConfig
 
 MIN_AGE_DEFAULT = 168.0  # hours
 MIN_AGE_HOURS = 24.0

@@ -49,8 +49,7 @@ from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS, Version
 from dredge.storage import ObjectReader, StorageOptions
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
-from dredge.undo.old_folders import Place, ended_pins, find_old_folders
-from dredge.undo.pins import PINS, read_pins
+from dredge.undo.pins import PINS, Place, ended_pins, find_old_folders, read_pins
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.xid import is_xid
 

@@ -1,9 +1,9 @@
 """Files of a lakeFS server. They decide which objects are live.
 
     addresses                    possible keys of an entry's address
-    entries, ident               an object at a path; identity and data of a record; ids
+    ident                        identity and data of a record; ids
     sstable                      tables: the strict reader, the reader of columns
-    ranges                       tables of entries, and the table of a commit's ranges
+    ranges                       entries: an object at a path; tables of entries, and the table of a commit's ranges
     records, messages            rows of the key-value store, and the protobuf messages of rows and entries
     gc_files                     files of garbage collection: the rules, and lists of a server
 

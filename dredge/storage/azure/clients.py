@@ -27,6 +27,7 @@ from dredge.storage.remote import ProcessCache
 if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
+FOLDER_MARK = "hdi_isfolder"
 THROTTLED = frozenset(
     {"ServerBusy", "TooManyRequests", "IngressLimitReached", "EgressLimitReached", "503", "429"}
 )

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.storage.gcs import listing
-from dredge.storage.gcs.clients import translated
-from dredge.storage.gcs.undo import rewrite
-from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, upload_url
+from dredge.storage.gcs.deleting import rewrite
+from dredge.storage.gcs.wire import ask, is_name, object_url, open_stream, translated, upload_url
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo
 from dredge.storage.options import StorageOptions

@@ -126,7 +126,7 @@ ICECHUNK = (
              "dredge.icechunk.collection.own_files", "_index", Put("If", 1, False),
              ("test_damaged_head_of_the_index_keeps_every_part",)),
     Breakage("folders of runs of Icechunk go with copies, or that are of another repository",
-             "dredge.undo.old_folders", "find_old_folders", Put("If", 1, False),
+             "dredge.undo.pins", "find_old_folders", Put("If", 1, False),
              ("test_only_old_folders_of_own_runs_go_and_none_with_copies",)),
     Breakage("what an inventory says is believed without asking the store",
              "dredge.icechunk.collection.list_candidates.chunks", "still_there", Put("Call", "is_old", True),

@@ -9,7 +9,7 @@ _KEPT = ("test_what_only_this_keeps_is_kept_by_the_records_alone",)
 
 
 RECORDS = (
-    Breakage("a PostgreSQL URL that can be divided in two ways is taken", "dredge.kv.urls",
+    Breakage("a PostgreSQL URL that can be divided in two ways is taken", "dredge.kv.rows",
              "check_postgres_url", Put("If", 1, False),
              ("test_a_url_that_cannot_be_read_is_bad_input_and_is_not_repeated",)),
     Breakage("values of the URL are told with the server's words", "dredge.kv.postgres",
@@ -70,6 +70,6 @@ RECORDS = (
     Breakage("reads of PostgreSQL are not of one moment", "dredge.kv.postgres_rows", "PostgresRows.view",
              Rename("Attribute", "REPEATABLE_READ", "READ_COMMITTED"),
              ("test_a_view_is_one_moment_whatever_is_written_meanwhile",)),
-    Breakage("reads of SQLite are not of one moment", "dredge.kv.sqlite", "SQLiteRows.view",
+    Breakage("reads of SQLite are not of one moment", "dredge.kv.opening", "SQLiteRows.view",
              Drop("Expr", "execute"), ("test_a_view_is_one_moment_whatever_is_written_meanwhile",)),
 )  # fmt: skip

@@ -15,7 +15,7 @@ _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
 """Pages of a scan have one file each, with few rows."""
 
 OWN = (
-    Breakage("the folder of a run goes with the copies in it", "dredge.undo.old_folders", "find_old_folders",
+    Breakage("the folder of a run goes with the copies in it", "dredge.undo.pins", "find_old_folders",
              Put("BoolOp", 2, False, "values.1")),
     Breakage("B7: without its index a run ends with a KeyError", "dredge.gc.check_limits.places", "_jobs",
              Put("IfExp", "name", False)),

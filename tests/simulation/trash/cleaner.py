@@ -9,10 +9,9 @@ from typing import Any
 from dredge.errors import AlarmError, ConfigError, UnavailableError
 from dredge.storage import open_writer
 from dredge.trash import steps
-from dredge.trash.findings import TrashLimits
+from dredge.trash.findings import SAFE_GRACE, TrashLimits, TrashMargins
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.restore import restore, unqueue
-from dredge.trash.settings import SAFE_GRACE, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import acknowledge_alarms
 from tests.simulation.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Always, Drop, Keep, Leave, Negate, Put
+from tests.mutations.edits import Always, Drop, Keep, Leave, Put
 from tests.simulation.bug import KnownBug
 from tests.simulation.focus import Focus
 
@@ -35,10 +35,6 @@ OWN = (
              "_pull_index", Put("Assign", "young", "")),
     Breakage("the action runs of this life are of an earlier one", "dredge.trash.rules", "_action_kind",
              Put("If", 3, True)),
-    Breakage("an entry goes before its repository's rows", "dredge.trash.deleted", "_clean",
-             Negate("If", "is_empty")),
-    Breakage("the entry of a repository that was handed over stays", "dredge.trash.deleted", "_clean",
-             Put("If", "delete_rows", True)),
     Breakage("orphans wait for ever", "dredge.trash.waiting", "advance_waiting",
              Put("Assign", "confirmed", set())),
 )  # fmt: skip
@@ -62,10 +58,6 @@ BUGS = (
     bug("what changed since the plan goes", 5, "grace", Focus(("late_into_an_orphan",))),
     bug("what was removed and is named again stays removed", 106, "put back",
         Focus(("named_afterwards", "back_at_a_deletion"))),
-    bug("an entry is believed against its record", 14, "live",
-        Focus(("handed_over",), {"life cycle": ("step-2",)})),
-    bug("what was handed over after the plan goes", 263, "plan",
-        Focus(("handed_over",), {"life cycle": ("step-2",)})),
     bug("a restore queues tokens that branches name", 2, "queued", Focus(("queued_by_mistake",))),
     bug("what was put back has no grace", 0, "grace", Focus(("taken_back",))),
     bug("records are read before what they may name, without a snapshot", 0, "plan",
@@ -88,9 +80,7 @@ BUGS = (
     bug("a status goes whenever it was updated", 14, "live"),
     bug("an index of a pull request that is about to be written goes", 37, "live", Focus(("ahead",))),
     bug("the action runs of this life are of an earlier one", 13, "trash"),
-    bug("an entry goes before its repository's rows", 0, "live",
-        Focus(("handed_over",), {"life cycle": ("step-2",)})),
-    bug("the entry of a repository that was handed over stays", 0, "figures",
+    bug("an entry goes before its repository's rows", 70, "live",
         Focus(("handed_over",), {"life cycle": ("step-2",)})),
     bug("orphans wait for ever", 0, "trash"),
 )  # fmt: skip

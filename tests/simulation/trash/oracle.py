@@ -182,10 +182,9 @@ class Oracle:
         """A successful run has restored its removals with a reference at its last look."""
         if report.status not in ("done", "partial"):
             return
-        emptied = {outcome.removed_partition for outcome in report.deleted}
         for place, row in self.removed.items():
             since = self.named_since.get(row.partition)
-            if self.removed_by[place] != process or row.partition in emptied or since is None:
+            if self.removed_by[place] != process or since is None:
                 continue
             if since < self.looked[process] and not self._single_keys({row.partition}):
                 name = show_key(row.partition, row.key)

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from dredge import cli
 from dredge.cli import dredge
-from dredge.commands.options import FiniteRange, setting_options
+from dredge.commands import FiniteRange
+from dredge.commands.printing import setting_options
 from dredge.settings import setting
 from tests.support.errors_page import exit_codes
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc import history
-from dredge.gc.history import earlier_runs
+from dredge.gc import state
 from dredge.gc.run import Run
+from dredge.gc.state import earlier_runs
 from dredge.storage import open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
@@ -63,7 +63,7 @@ def test_where_the_store_is_busy_no_earlier_run_is_passed_over(monkeypatch: pyte
         raise UnavailableError("503 SlowDown")
 
     with monkeypatch.context() as patch:
-        patch.setattr(history, "read_json", busy)
+        patch.setattr(state, "read_json", busy)
         with pytest.raises(UnavailableError, match="SlowDown"):
             ids(run)
     assert ids(run) == [first.plan.run_id]

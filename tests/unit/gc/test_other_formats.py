@@ -9,10 +9,10 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.gc import run as runs
 from dredge.gc import state
-from dredge.gc.history import earlier_runs
 from dredge.gc.index import store as index
 from dredge.gc.run import Run, read_plan
 from dredge.gc.save_report.step import read_report
+from dredge.gc.state import earlier_runs
 from dredge.runs.versions import VERSIONS
 from tests.support.gc import World, make_world
 from tests.support.tries import come_to

@@ -14,10 +14,9 @@ from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.restore import store_plan
 from dredge.icechunk.format.metadata import SnapshotEntry, micros
 from dredge.icechunk.history import History
-from dredge.pages.figures import Keeping, keeping_of
+from dredge.pages.history import Keeping, keeping_of
 from dredge.pages.object_rows import Kept
-from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.surroundings import Blocking, Facts, Schedule
+from dredge.pages.places import Blocking, Facts, FolderPlaces, Place, Schedule
 from tests.support.gc import World, busy_world
 from tests.support.pages import SCRIPT, Around, Browser, pages_of
 

@@ -12,8 +12,7 @@ import pytest
 
 from dredge.icechunk.collection.steps import collect
 from dredge.pages import restoring
-from dredge.pages.places import FolderPlaces
-from dredge.pages.surroundings import Facts
+from dredge.pages.places import Facts, FolderPlaces
 from tests.support.gc import World
 from tests.support.icechunk_repo import expired_sample
 from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of

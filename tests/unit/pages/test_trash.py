@@ -12,8 +12,7 @@ from urllib.parse import urlencode, urljoin
 
 import pytest
 
-from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.surroundings import Facts, Schedule
+from dredge.pages.places import Facts, FolderPlaces, Place, Schedule
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from tests.support.pages import SCRIPT, Around, Browser, pages_of

@@ -18,8 +18,8 @@ from dredge.runs.consents import read_consents
 from dredge.storage import open_writer
 from dredge.trash.alarms import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
+from dredge.trash.findings import TrashMargins
 from dredge.trash.look import read_look
-from dredge.trash.settings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.undo.alarms import acknowledge_alarms, open_alarms, read_alarms, read_rows
 from lakefs_embedded.kv import MemoryKV

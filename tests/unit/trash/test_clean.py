@@ -13,9 +13,8 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.kv.opening import open_row_cleaner
 from dredge.kv.rows import Row
-from dredge.trash.findings import TrashLimits
+from dredge.trash.findings import TrashConfig, TrashLimits, TrashMargins, TrashRestoreConfig
 from dredge.trash.restore import restore
-from dredge.trash.settings import TrashConfig, TrashMargins, TrashRestoreConfig
 from dredge.trash.state import TrashState
 from dredge.trash.steps import clean, scan
 from lakefs_embedded.kv import open_store

@@ -1,109 +1,110 @@
-"""The cleaner over `graveler_deleted`, as the design's step 2 has it, row by row."""
+"""Repositories handed over in `graveler_deleted` (step 2 of the design): their partition goes, then the entry."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from dredge.errors import LeaseHeldError, UnavailableError
-from dredge.kv.rows import Row, RowCleaner
-from dredge.storage import open_writer
-from dredge.trash import deleted
+from dredge.errors import UnavailableError
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.deleted import DeletedOutcome
-from dredge.trash.look import contents_of
-from dredge.trash.names import deleted_instance
 from dredge.trash.restore import restore
-from dredge.trash.undo import UndoLog, put_back
+from dredge.trash.steps import CleanReport
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
 
-
-@pytest.fixture
-def undo(tmp_path: Path) -> UndoLog:
-    return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
-
-
-def clean_deleted(store: RowCleaner, undo: UndoLog, group_rows: int = 500) -> list[DeletedOutcome]:
-    return list(deleted.clean_deleted(store, undo, lambda: None, planned_in(store), group_rows))
-
-
-def planned_in(store: RowCleaner) -> dict[bytes, str]:
-    """What a plan that is made now lets go."""
-    with store.view() as view:
-        found = [deleted_instance(entry.key) for entry in view.scan(b"graveler_deleted")]
-        contents = {one.partition: contents_of(view.scan(one.partition)) for one in found if one}
-    return {partition: rows.digest if rows else "" for partition, rows in contents.items()}
+ENTRIES = b"graveler_deleted"
+KINDS = {"kinds": ["deleted-repository"]}
 
 
 def rows_of(world: World, partition: bytes) -> int:
     return len(list(world.kv.scan(partition)))
 
 
-def test_partition_and_entry_go_and_nothing_else(world: World, undo: UndoLog) -> None:
-    world.hand_over("one")
-    world.hand_over("two")
+def fates(report: CleanReport) -> dict[str, str]:
+    return {outcome.finding.name: outcome.fate for outcome in report.outcomes}
+
+
+def entry_of(partition: bytes) -> bytes:
+    return b"repo/" + partition[:-21] + b"/" + partition[-20:]
+
+
+def test_partition_and_entry_go_in_one_run_and_nothing_else(ground: Ground) -> None:
+    world = ground.world
+    gone = {world.hand_over("one"), world.hand_over("two"), ENTRIES}
     before = world.store.all_rows()
-    keep = {row for row in before if not row.partition.startswith((b"one-", b"two-", b"graveler_deleted"))}
-    outcomes = clean_deleted(world.store, undo)
-    assert [(o.fate, o.rows) for o in outcomes] == [("cleaned", 2), ("cleaned", 2)]
-    assert world.store.all_rows() == keep
-    assert clean_deleted(world.store, undo) == []
-    put_back(world.store, undo.read())
+    ground.scan()
+    done = ground.clean(DAY, **KINDS)
+    assert (done.status, done.rows_removed, set(fates(done).values())) == ("done", 6, {"deleted"})
+    assert world.store.all_rows() == {row for row in before if row.partition not in gone}
+    assert restore(world.store, ground.state, done.scan.plan.run_id)["rows"] == 6
+    restore(world.store, ground.state, done.scan.plan.run_id, dry_run=False)
     assert world.store.all_rows() == before
 
 
-@pytest.mark.parametrize("state", [0, 1])
-def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
-    world: World, undo: UndoLog, state: int
+@pytest.mark.parametrize("recorded", [0, 1])
+@pytest.mark.parametrize("view", [3, 4])
+def test_a_life_that_a_record_names_stays_whatever_the_entry_says(
+    ground: Ground, recorded: int, view: int
 ) -> None:
-    partition = world.hand_over("lake")
-    world.record(partition, state)
-    other = world.hand_over("pond")
-    outcomes = {o.entry.split("/")[1]: o for o in clean_deleted(world.store, undo)}
-    assert outcomes["lake"].fate == "skipped"
-    assert rows_of(world, partition) == 2
-    assert outcomes["pond"].fate == "cleaned"
-    assert rows_of(world, other) == 0
+    world = ground.world
+    partition, other = world.hand_over("pond"), world.hand_over("tarn")
+    ground.scan()
+    ground.before_view(view, lambda: world.record(partition, recorded))
+    ground.clean(DAY, **KINDS)
+    assert (rows_of(world, partition), rows_of(world, other)) == (2, 0)
+    assert world.kv.get(ENTRIES, entry_of(partition)) is not None
 
 
-def test_a_failure_skips_the_entry_and_the_next_run_goes_on(world: World, undo: UndoLog) -> None:
+@pytest.mark.parametrize("recorded", [0, 1])
+def test_an_entry_without_rows_stays_while_a_record_names_its_life(ground: Ground, recorded: int) -> None:
+    world = ground.world
+    partition = world.hand_over("pond")
+    for row in list(world.kv.scan(partition)):
+        world.kv.delete(partition, row.key)
+    ground.scan()
+    ground.before_view(4, lambda: world.record(partition, recorded))
+    assert set(fates(ground.clean(DAY, **KINDS)).values()) == {"named"}
+    assert world.kv.get(ENTRIES, entry_of(partition)) is not None
+
+
+def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(ground: Ground) -> None:
+    world = ground.world
+    partition = world.hand_over("slow")
+    ground.scan()
+    world.store.before_delete.append(lambda: world.record(partition))
+    assert ground.clean(DAY, **KINDS).status == "partial"
+    assert (rows_of(world, partition), rows_of(world, ENTRIES)) == (2, 1)
+
+
+def test_a_failure_of_one_repository_is_no_failure_of_the_next(ground: Ground) -> None:
+    world = ground.world
     bad, good = world.hand_over("bad"), world.hand_over("good")
 
     def throttled() -> None:
         raise UnavailableError("throttled")
 
+    ground.scan()
     world.store.before_delete.append(throttled)
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed", "cleaned"]
-    assert rows_of(world, bad) == 2
-    assert rows_of(world, good) == 0
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
-    assert rows_of(world, bad) == 0
+    with pytest.raises(UnavailableError, match="bad-"):
+        ground.clean(DAY, **KINDS)
+    assert (ground.report()["status"], ground.report()["rows_removed"]) == ("failed", 3)
+    assert ground.state.open_run() is not None
+    assert (rows_of(world, bad), rows_of(world, good), rows_of(world, ENTRIES)) == (2, 0, 1)
+    assert ground.clean(**KINDS).status == "done"
+    assert (rows_of(world, bad), rows_of(world, ENTRIES)) == (0, 0)
 
 
-def test_a_run_killed_half_way_is_resumed(world: World, undo: UndoLog) -> None:
+def test_the_rest_of_a_killed_run_goes_later(ground: Ground) -> None:
+    world = ground.world
     partition = world.hand_over("large")
     for number in range(10):
         world.tag(partition, f"t{number}", "nowhere")
-
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    world.store.before_delete.append(lambda: world.store.after_delete.append(die))
-    with pytest.raises(KeyboardInterrupt):
-        clean_deleted(world.store, undo, group_rows=3)
+    ground.scan()
+    world.store.now += DAY
+    ground.killed(group_rows=3, **KINDS)
     assert rows_of(world, partition) == 9
-    assert [(o.fate, o.rows) for o in clean_deleted(world.store, undo)] == [("cleaned", 9)]
-
-
-def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(
-    world: World, undo: UndoLog
-) -> None:
-    partition = world.hand_over("slow")
-    world.store.before_delete.append(lambda: world.record(partition))
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped"]
-    assert rows_of(world, partition) == 2
+    ground.clean(**KINDS)
+    assert ground.clean(DAY, **KINDS).status == "done"
+    assert (rows_of(world, partition), rows_of(world, ENTRIES)) == (0, 0)
 
 
 LONGER = b"repo/lake/of-c0000000000000000000"
@@ -112,18 +113,11 @@ LONGER = b"repo/lake/of-c0000000000000000000"
 @pytest.mark.parametrize(
     "key", [b"repo/lake", b"repo/lake/not-an-xid", b"other/lake/x", b"repo/a/b/c", LONGER]
 )
-def test_an_entry_of_another_shape_is_left_alone(world: World, undo: UndoLog, key: bytes) -> None:
-    world.kv.set(b"graveler_deleted", key, b"")
-    before = world.store.all_rows()
-    assert all(o.fate == "skipped" for o in clean_deleted(world.store, undo))
-    assert world.store.all_rows() == before
-
-
-def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: UndoLog) -> None:
-    partition = world.hand_over("lake")
-    world.kv.set(b"graveler", b"repos/lake", b"\xff\xff")
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed"]
-    assert rows_of(world, partition) == 2
+def test_an_entry_of_another_shape_is_left_alone(ground: Ground, key: bytes) -> None:
+    ground.world.kv.set(ENTRIES, key, b"")
+    ground.scan()
+    assert fates(ground.clean(DAY, **KINDS)) == {}
+    assert ground.world.kv.get(ENTRIES, key) == b""
 
 
 def test_a_clean_leaves_what_was_handed_over_after_its_plan(ground: Ground) -> None:
@@ -134,21 +128,19 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(ground: Ground) -> N
     later, emptied = world.hand_over("later"), world.hand_over("emptied")
     for row in list(world.kv.scan(emptied)):
         world.kv.delete(emptied, row.key)
-    report = ground.clean(planned=plan.run_id, planned_digest=plan.digest)
-    assert {o.entry.split("/")[1]: o.fate for o in report.deleted} == {
-        "planned": "cleaned",
-        "later": "skipped",
-        "emptied": "skipped",
-    }
+    ground.clean(planned=plan.run_id, planned_digest=plan.digest)
     assert (rows_of(world, planned), rows_of(world, later)) == (0, 2)
+    left = {entry.key for entry in world.kv.scan(ENTRIES)}
+    assert left == {entry_of(later), entry_of(emptied)}
 
 
-def test_a_repository_that_is_handed_over_while_a_clean_begins_stays(ground: Ground) -> None:
+@pytest.mark.parametrize("view", [3, 4])
+def test_a_repository_that_is_handed_over_while_a_clean_works_stays(ground: Ground, view: int) -> None:
     world = ground.world
     planned = world.hand_over("planned")
     ground.scan()
     later: list[bytes] = []
-    ground.before_view(3, lambda: later.append(world.hand_over("later")))
+    ground.before_view(view, lambda: later.append(world.hand_over("later")))
     ground.clean(DAY)
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
 
@@ -165,30 +157,36 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
     rows = rows_of(world, partition)
     ground.scan()
     ground.before_view(4, lambda: world.tag(partition, "late", "nowhere"))  # after the second look
-    report = ground.clean(DAY)
-    assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
-    assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (rows + 1, 1)
-    assert ground.clean().deleted == (), "with other rows it waits anew"
-    assert [(o.fate, o.rows) for o in ground.clean(DAY).deleted] == [("cleaned", rows + 1)]
+    assert set(fates(ground.clean(DAY, **KINDS)).values()) == {"changed"}
+    assert (rows_of(world, partition), rows_of(world, ENTRIES)) == (rows + 1, 1)
+    ground.clean(**KINDS)
+    assert rows_of(world, partition) == rows + 1, "with other rows it waits anew"
+    ground.clean(DAY, **KINDS)
+    assert (rows_of(world, partition), rows_of(world, ENTRIES)) == (0, 0)
 
 
 @pytest.mark.parametrize("key", [b"a", b"z"])
-def test_only_rows_go_that_the_plan_saw(world: World, undo: UndoLog, key: bytes) -> None:
-    partition = world.hand_over("lake")
+@pytest.mark.parametrize("group_rows", [1, 500])
+def test_only_rows_go_that_the_plan_saw_and_the_entry_stays_with_the_others(
+    ground: Ground, key: bytes, group_rows: int
+) -> None:
+    world = ground.world
+    partition = world.hand_over("pond")
+    ground.scan()
     world.store.before_delete.append(lambda: world.kv.set(partition, key, b"late"))
-    (outcome,) = clean_deleted(world.store, undo, group_rows=1)
-    assert (outcome.fate, outcome.rows) == ("skipped", 2)
+    ground.clean(DAY, group_rows=group_rows, **KINDS)
     assert [row.key for row in world.kv.scan(partition)] == [key]
-    assert rows_of(world, b"graveler_deleted") == 1
+    assert rows_of(world, ENTRIES) == 1
 
 
-def test_row_that_is_written_again_between_two_groups_stays(world: World, undo: UndoLog) -> None:
-    partition = world.hand_over("lake")
-    *_, last = world.kv.scan(partition)
-    world.store.before_delete.append(lambda: world.kv.set(partition, last.key, b"new"))
-    (outcome,) = clean_deleted(world.store, undo, group_rows=1)
-    assert (outcome.fate, outcome.rows) == ("skipped", 1)
-    assert [row.value for row in world.kv.scan(partition)] == [b"new"]
+def test_an_entry_that_changes_after_its_rows_went_stays(ground: Ground) -> None:
+    world = ground.world
+    partition = world.hand_over("pond")
+    ground.scan()
+    world.store.after_delete.append(lambda: world.kv.set(ENTRIES, entry_of(partition), b"new"))
+    done = ground.clean(DAY, **KINDS)
+    assert (done.status, done.rows_removed, rows_of(world, ENTRIES)) == ("partial", 2, 1)
+    assert partition in ground.state.removed()
 
 
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(ground: Ground) -> None:
@@ -197,55 +195,16 @@ def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(ground
     ground.scan()
     done = ground.clean(DAY)
     assert done.rows_removed == 5, "an orphan, the repository's rows and its entry"
-    assert restore(world.store, ground.state, done.scan.plan.run_id)["rows"] == done.rows_removed
     world.record(partition)
     with pytest.raises(NamedAgainError):
         ground.clean()
     assert rows_of(world, partition) == 2
 
 
-def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog) -> None:
-    partition = world.hand_over("lake")
-    world.repository("lake2")
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
-    assert rows_of(world, partition) == 0
-
-
-def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
-    world: World, undo: UndoLog
-) -> None:
-    partition = world.hand_over("lake")
-    rows = {row for row in world.store.all_rows() if row.partition == partition}
-    (entry,) = [row for row in world.store.all_rows() if row.partition == b"graveler_deleted"]
-    logged: list[set[Row]] = []
-
-    def look() -> None:
-        logged.append(set(undo.read()))
-
-    (outcome,) = deleted.clean_deleted(world.store, undo, look, planned_in(world.store))
-    assert outcome.fate == "cleaned"
-    assert logged == [rows, rows | {entry}]
-
-
-def test_an_entry_that_changes_after_its_rows_went_stays(world: World, undo: UndoLog) -> None:
-    partition = world.hand_over("lake")
-    (entry,) = world.kv.scan(b"graveler_deleted")
-    world.store.after_delete.append(lambda: world.kv.set(b"graveler_deleted", entry.key, b"new"))
-    (outcome,) = clean_deleted(world.store, undo)
-    assert (outcome.fate, outcome.rows, outcome.rows_removed) == ("skipped", 2, 2)
-    assert outcome.removed_partition == partition
-    assert rows_of(world, b"graveler_deleted") == 1
-
-
-def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -> None:
-    for name in ("one", "two"):
-        world.hand_over(name)
-
-    def lost() -> None:
-        raise LeaseHeldError("a later try has taken over")
-
-    found = deleted.clean_deleted(world.store, undo, lost, planned_in(world.store))
-    assert next(found).fate == "failed"
-    with pytest.raises(LeaseHeldError):
-        next(found)
-    assert undo.files == 1, "of the second nothing was read"
+def test_the_record_of_a_longer_name_is_not_its_own(ground: Ground) -> None:
+    world = ground.world
+    partition = world.hand_over("pond")
+    world.repository("pond2")
+    ground.scan()
+    assert ground.clean(DAY, **KINDS).status == "done"
+    assert (rows_of(world, partition), rows_of(world, ENTRIES)) == (0, 0)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import TrashFinding, TrashMargins
 from dredge.trash.look import Look, look_through
 from dredge.trash.rules import classify
-from dredge.trash.settings import TrashMargins
 from dredge.trash.waiting import advance_waiting, no_list
 from tests.support.kv_world import TRUTH, dump
 from tests.support.memory_rows import FrozenView

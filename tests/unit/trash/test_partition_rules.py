@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from dredge import xid
-from dredge.trash.findings import HELD, TrashFinding
+from dredge.trash.findings import HELD, TrashFinding, TrashMargins
 from dredge.trash.look import Look, read_look
 from dredge.trash.partition_rules import Classifier, one_row
-from dredge.trash.settings import TrashMargins
 from tests.support.kv_world import DAY, METARANGE, START, World
 from tests.support.trash import Watcher
 

@@ -11,10 +11,9 @@ from dredge import xid
 from dredge.errors import FormatError, RefusedError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
-from dredge.trash.findings import TrashFinding
+from dredge.trash.findings import TrashFinding, TrashMargins
 from dredge.trash.look import look_through, read_look
 from dredge.trash.rules import classify
-from dredge.trash.settings import TrashMargins
 from lakefs_embedded.kv import Entry
 from tests.support.kv_world import DAY, START, LiveView, World, countdown_id
 from tests.support.trash import Watcher
@@ -305,7 +304,9 @@ def test_a_heartbeat_is_unused_two_days_after_the_last_and_then_waits(world: Wor
     assert watcher.look()[b"catalog", b"instance/x"].verdict == "report"
 
 
-def test_the_entry_of_a_deleted_repository_waits_for_its_partition(world: World, watcher: Watcher) -> None:
+def test_the_entry_of_a_deleted_repository_is_trash_unless_a_record_names_it(
+    world: World, watcher: Watcher
+) -> None:
     live, _ = world.repository("lake")
     rows, _ = world.beginning("pond")
     entries = {name: f"repo/{name}/{xid.new_xid(START)}".encode() for name in ("lake", "pond", "gone")}
@@ -318,5 +319,5 @@ def test_the_entry_of_a_deleted_repository_waits_for_its_partition(world: World,
     found = {name: watcher.look()[b"graveler_deleted", key] for name, key in entries.items()}
     sizes = {name: size(key, b"v") for name, key in entries.items()}
     assert told(found["lake"]) == ("deleted-entry", "wait", 1, sizes["lake"])
-    assert told(found["pond"]) == ("deleted-entry", "wait", 1, sizes["pond"])
+    assert told(found["pond"]) == ("deleted-repository", "trash", 1, sizes["pond"])
     assert told(found["gone"]) == ("deleted-repository", "trash", 1, sizes["gone"])

@@ -13,7 +13,7 @@ from dredge.errors import (
     LeaseHeldError,
 )
 from dredge.runs.payload import to_json
-from dredge.trash.noted import Noted
+from dredge.trash.partition_rules import Noted
 from dredge.trash.state import TrashState
 from tests.support.kv_world import START, memory_store
 from tests.support.memory_store import MemoryWriter

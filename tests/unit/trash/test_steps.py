@@ -205,30 +205,6 @@ def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
     assert set(ground.state.removed()) == (set() if named else {ground.orphan})
 
 
-@pytest.fixture
-def handed_over(ground: Ground) -> dict[str, bytes]:
-    return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
-
-
-def test_of_several_errors_one_that_passes_by_itself_decides(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    errors = iter([ConfigError("denied"), UnavailableError("throttled")])
-
-    def fail() -> None:
-        ground.world.store.before_delete.append(fail)
-        for error in errors:
-            raise error
-
-    ground.scan()
-    ground.world.store.before_delete.append(fail)
-    with pytest.raises(UnavailableError):
-        ground.clean(DAY)
-    assert ground.report()["status"] == "partial"
-    assert ground.state.open_run() is not None
-    assert ground.orphan_rows() == 0
-
-
 TRASH = TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "why", 2, 10, "d1")
 KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5, "d2")
 

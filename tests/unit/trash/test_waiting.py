@@ -12,7 +12,7 @@ from dredge.errors import RefusedError
 from dredge.runs.pending.store import POINTER, read_named_parts
 from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.settings import TrashMargins
+from dredge.trash.findings import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import address_of, read_waiting
 from tests.support.killing import Killed, killed_at

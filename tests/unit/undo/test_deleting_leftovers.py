@@ -10,9 +10,8 @@ import pytest
 
 from dredge.storage import NOT_SENT, DeleteOutcome, ObjectVersion, open_writer
 from dredge.storage.model import MaySend, always
-from dredge.undo import deleting_leftovers as deleting
-from dredge.undo.deleting_leftovers import delete_leftovers
-from dredge.undo.leftovers import FAILED, PINNED, PURGED, UNSENT, WOULD_GO, YOUNG, Leftover
+from dredge.undo import leftovers as deleting
+from dredge.undo.leftovers import FAILED, PINNED, PURGED, UNSENT, WOULD_GO, YOUNG, Leftover, delete_leftovers
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from tests.support.memory_store import forget_memory_store
 

@@ -13,8 +13,17 @@ import pytest
 from dredge.errors import UnavailableError
 from dredge.storage import ObjectVersion, StorageOptions, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectWriter, always
-from dredge.undo.deleting_leftovers import delete_leftovers
-from dredge.undo.leftovers import CURRENT, FAILED, OTHER, PURGED, WOULD_GO, YOUNG, Choosing, Leftover
+from dredge.undo.leftovers import (
+    CURRENT,
+    FAILED,
+    OTHER,
+    PURGED,
+    WOULD_GO,
+    YOUNG,
+    Choosing,
+    Leftover,
+    delete_leftovers,
+)
 from dredge.undo.putting_back import GONE, RESTORED, TAKEN, PuttingBack
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from tests.support.azure_server import AzureServer

@@ -14,9 +14,8 @@ from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
-from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import SweptRun, preview
-from dredge.undo.ways import QUARANTINE
+from dredge.undo.ways import QUARANTINE, RestoreConfig
 from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

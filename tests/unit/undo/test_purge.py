@@ -19,11 +19,10 @@ from dredge.storage import (
     open_writer,
 )
 from dredge.undo import purge as step
-from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected
 from dredge.undo.purge import SweptPart
 from dredge.undo.side_run import SideRun
-from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, PurgeConfig
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import forget_memory_store
 

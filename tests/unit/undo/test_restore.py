@@ -23,11 +23,10 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskFunction
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import restore as step
-from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
 from dredge.undo.putting_back import PuttingBack, Restored
-from dredge.undo.ways import QUARANTINE, quarantine_uri
+from dredge.undo.ways import QUARANTINE, RestoreConfig, quarantine_uri
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import forget_memory_store, memory_store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.lakefs.files.ident import table_id
-from dredge.lakefs.files.sstable.envelope import METARANGES, RANGES
+from dredge.lakefs.files.sstable.layout import METARANGES, RANGES
 from dredge.lakefs.files.sstable.reader import Record, SeekableTable, Table, read_table
 
 __all__ = [

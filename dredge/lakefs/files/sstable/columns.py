@@ -23,9 +23,16 @@ import pyarrow as pa
 
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
-from dredge.lakefs.files.sstable.envelope import RANGES, Envelope, read_envelope
 from dredge.lakefs.files.sstable.few import MANY, read_few
-from dredge.lakefs.files.sstable.layout import TRAILER_SIZE, Handle, damaged, load_block
+from dredge.lakefs.files.sstable.layout import (
+    RANGES,
+    TRAILER_SIZE,
+    Envelope,
+    Handle,
+    damaged,
+    load_block,
+    read_envelope,
+)
 from dredge.lakefs.files.sstable.reader import index_partitions
 
 type _Numbers = npt.NDArray[np.int64]

@@ -14,9 +14,8 @@ from dredge.errors import FormatError
 from dredge.hashing import hash64
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.sstable.envelope import RANGES
-from dredge.lakefs.files.sstable.layout import damaged
+from dredge.lakefs.files.ranges import Value
+from dredge.lakefs.files.sstable.layout import RANGES, damaged
 from dredge.lakefs.files.sstable.reader import read_table
 
 COLUMNS = ("address", "address_type", "size", "etag", "key", "address_hash")

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dredge.lakefs.files.ident import table_id
-from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope, user_properties
 from dredge.lakefs.files.sstable.layout import (
     KEY_TRAILER_SIZE,
     NO_KEY_TRAILER,
     RECORD_TRAILER,
     SEPARATOR_TRAILER,
+    Envelope,
     Handle,
     block_entries,
     damaged,
     get_handle,
     load_block,
+    read_envelope,
+    user_properties,
 )
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits import asker
-from dredge.gc.check_limits.asker import Answers, Asker, BranchQuestions, Question
+from dredge.gc.check_limits import identical
 from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
+from dredge.gc.check_limits.identical import Answers, Asker, BranchQuestions, Question
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
@@ -35,7 +35,7 @@ def short_pages(world: World, entries: int) -> None:
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asker, "PAGE", 40)
+    monkeypatch.setattr(identical, "PAGE", 40)
     world = make_world(safety={"identical_requests_max": 13})
     many(world, 40)
     world.commit("sole", b"a length of its own")

@@ -6,7 +6,7 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.steps import bulk_delete, list_committed, mark_uncommitted, slice_listing, subtract
-from dredge.lakefs.files.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable.layout import read_envelope
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.captured import FOLDER

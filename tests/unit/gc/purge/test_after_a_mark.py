@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import AlarmError, DredgeError
-from dredge.gc.purge import purge_old
 from dredge.gc.steps import bulk_delete, verify
+from dredge.gc.undo import purge_old
 from dredge.undo.deletions import read_deletions
 from tests.support.gc import World, stage_again, summary_of
 from tests.support.undo import WAYS, purge, undo_world

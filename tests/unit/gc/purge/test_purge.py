@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.gc import purge as purging
+from dredge.gc import undo as purging
+from dredge.gc.config import PurgeConfig
 from dredge.gc.steps import bulk_delete, release_lease
-from dredge.gc.undo_config import PurgeConfig
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
 from dredge.storage.model import MaySend, always
 from dredge.undo.leftovers import Choosing, Leftover

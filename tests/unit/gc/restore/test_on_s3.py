@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dredge.gc.config import PurgeConfig, RestoreConfig
 from dredge.gc.run import RUNS, Run
 from dredge.gc.steps import purge
 from dredge.gc.undo import restore
-from dredge.gc.undo_config import PurgeConfig, RestoreConfig
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError
-from dredge.gc import subtract, undo_config
+from dredge.gc import subtract
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.config import REASONS, RestoreConfig
 from dredge.gc.steps import bulk_delete, release_lease
-from dredge.gc.undo_config import RestoreConfig
 from dredge.hashing import hash64
 from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, summary_of
@@ -213,7 +213,7 @@ def test_a_run_of_another_repository_gives_nothing_back() -> None:
 
 
 def test_a_restore_knows_every_reason() -> None:
-    assert tuple(subtract.REASONS) == undo_config.REASONS
+    assert tuple(subtract.REASONS) == REASONS
 
 
 @pytest.mark.parametrize(

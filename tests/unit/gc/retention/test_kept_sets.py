@@ -7,8 +7,7 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import read_metarange
+from dredge.lakefs.files.ranges import Value, read_metarange
 from dredge.storage import open_deleter
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.staging.area import Staged

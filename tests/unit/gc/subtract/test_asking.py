@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.subtract.earlier_runs import Answer, ask_store, by_folder
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
-from dredge.storage.lookup import LOOKS_PER_PAGE
+from dredge.storage.model import LOOKS_PER_PAGE
 
 PAGE = 1000
 

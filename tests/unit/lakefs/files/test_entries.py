@@ -10,8 +10,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.ranges import RangeInfo, Value
 from dredge.lakefs.files.sstable import read_table
 from lakefs_embedded.committed.entries import Entry, commit_id
 from tests.support.lakefs_tables import LAKEFS, Fixture, fixtures, key_bytes

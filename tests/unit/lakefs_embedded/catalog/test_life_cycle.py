@@ -13,8 +13,7 @@ import pytest
 
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.storage import open_writer
-from dredge.trash.findings import TrashLimits
-from dredge.trash.settings import TrashMargins
+from dredge.trash.findings import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from lakefs_embedded.catalog import Catalog, Settings

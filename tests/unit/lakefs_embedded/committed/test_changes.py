@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.storage import open_writer
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.merge import DiffKind, MergeConflictError, Strategy, diff, merge

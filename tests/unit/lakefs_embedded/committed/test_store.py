@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.lakefs.files.entries import Value
-from dredge.lakefs.files.ranges import RangeInfo, read_metarange
+from dredge.lakefs.files.ranges import RangeInfo, Value, read_metarange
 from dredge.storage import open_reader, open_writer
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader, RangeStore

@@ -9,8 +9,8 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.storage import StorageOptions
-from dredge.storage.azure import listing
-from dredge.storage.azure.listing import Pages, list_blobs, list_one_level, parse_page
+from dredge.storage.azure import store
+from dredge.storage.azure.store import Pages, list_blobs, list_one_level, parse_page
 
 URL = "https://a.blob.core.windows.net/c"
 
@@ -47,7 +47,7 @@ class Acted:
             return acted.left.pop(0)
 
         monkeypatch.setattr(Pages, "fetch", fetch)
-        monkeypatch.setattr(listing, "is_flat", lambda *_: flat)
+        monkeypatch.setattr(store, "is_flat", lambda *_: flat)
 
     def keys(self, prefix: str = "", after: str = "", before: str = "") -> list[str]:
         return [

@@ -14,9 +14,8 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.azure import undo as copying
-from dredge.storage.azure.deleting import AzureVersionDeleter
-from dredge.storage.azure.undo import AzureVersions
+from dredge.storage.azure import deleting as copying
+from dredge.storage.azure.deleting import AzureVersionDeleter, AzureVersions
 from dredge.storage.location import parse_uri
 from dredge.storage.model import always
 from tests.support.azure import copy_in_blocks

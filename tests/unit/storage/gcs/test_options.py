@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.storage.gcs import clients
+from dredge.storage.gcs import wire
 from dredge.storage.https import redact
 from dredge.storage.options import CREDENTIALS_JSON, GcsOptions
 from tests.support.gcs import GcsServer
@@ -66,7 +66,7 @@ def test_what_is_no_key_is_refused_without_being_quoted(text: str) -> None:
 def test_a_broken_key_is_a_config_error_that_quotes_nothing(about: dict[str, str]) -> None:
     options = GcsOptions(credentials_json=json.dumps({**about, "private_key": "SECRET"}))
     with pytest.raises(ConfigError, match="google_cloud_platform") as raised:
-        clients.credentials(options)
+        wire.credentials(options)
     assert "SECRET" not in str(raised.value)
 
 

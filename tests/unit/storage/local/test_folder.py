@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
-from dredge.storage.local.folder import Folder, list_folder
+from dredge.storage.local.store import Folder, list_folder
 
 
 def open_all(root: Path):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.storage import open_reader
-from dredge.storage.s3.listing import parse_page
+from dredge.storage.s3.store import parse_page
 from tests.support.objectstore import Answer, ScriptedS3
 
 WHEN = "2026-11-20T10:11:12.345Z"

@@ -15,7 +15,7 @@ from dredge.connections import proxies_for
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import resolving
-from dredge.storage.s3.clients import CLIENTS, access_to, bytes_client
+from dredge.storage.s3.access import CLIENTS, access_to, bytes_client
 from tests.support.objectstore import Answer, ScriptedS3
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}

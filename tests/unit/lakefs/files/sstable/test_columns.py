@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest as xxh64
 from dredge import compiled
 from dredge.errors import FormatError
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.sstable import few, read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
 from lakefs_embedded.committed.entries import Entry
