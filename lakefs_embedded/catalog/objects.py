@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files.addresses import AddressType
-from dredge.lakefs.files.entries import Value
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents, StagedWrites
