@@ -50,7 +50,7 @@ BUGS = (
     bug("kinds go on after a failure", 3, "order", Focus(("failing_deletes",))),
     bug("a dry run of Icechunk may count for other results than it guarded", 17, "chain",
         Focus(("replaced_results",))),
-    bug("a sweep of Icechunk does not look at the chain again", 47, "chain", Focus(("replaced_results",))),
+    bug("a sweep of Icechunk does not look at the chain again", 176, "chain", Focus(("replaced_results",))),
     bug("limits of Icechunk are not asked", 24, "limit"),
     bug("the guards of Icechunk do not ask for the lease", 0, "figures", Focus(("asleep",))),
     bug("an older report of Icechunk replaces a later one", 1, "report", Focus(("late_report",))),

@@ -154,7 +154,8 @@ class OwnFiles:
 
     def _step_done(self, run: RunFiles, summary: Mapping[str, Any]) -> None:
         step, current = summary["step"], self.simulation.scheduler.current
-        if step == "bulk_delete":
+        # A sweep without candidates deletes nothing, and does not look at the chain: the end of the run does.
+        if step == "bulk_delete" and (summary["parts"] or summary["status"] == "dry_run"):
             self._check_inputs(run, summary["inputs"])
             self.check_chain(run, SETTLING_CALLS * (len(summary["parts"]) + 1))
         if step not in ("mark", *CHAIN) or step == "bulk_delete":
