@@ -58,13 +58,6 @@ class Item:
     hidden: int = 0
 
 
-def lay_out(history: History, marks: Marks, *, fold_above: int = 5) -> list[Item]:
-    """Place the snapshots of a history."""
-    children = history.children()
-    forks = {node for node, below in children.items() if len(below) != 1}
-    return list(_folded(_placed(history, marks, children), forks, fold_above))
-
-
 def _placed(history: History, marks: Marks, children: dict[str | None, list[str]]) -> Iterator[Item]:
     labels: dict[str, list[str]] = {}
     for ref in history.refs:
@@ -118,7 +111,10 @@ def _fold(run: list[Item], fold_above: int) -> Iterator[Item]:
 
 def draw_history(history: History, marks: Marks | None = None, *, fold_above: int = 5) -> str:
     """Draw a history."""
-    return "\n".join(_line(item) for item in lay_out(history, marks or Marks(), fold_above=fold_above))
+    children = history.children()
+    forks = {node for node, below in children.items() if len(below) != 1}
+    items = _folded(_placed(history, marks or Marks(), children), forks, fold_above)
+    return "\n".join(map(_line, items))
 
 
 def draw_plan(plan: ExpirationPlan, *, fold_above: int = 5) -> str:
