@@ -38,15 +38,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """An open upload."""
-
-    key: str
-    upload_id: str
-    begun: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Completed:
     """A complete upload: the object, and the etag of S3 for it (`<32 hex>-<parts>`)."""
 
@@ -63,7 +54,7 @@ class UploadRefusedError(ConfigError):
 
 
 class Uploads(Protocol):
-    """Multipart uploads of one store. All methods except `begin` and `open` raise NotFoundError for an unknown
+    """Multipart uploads of one store. All methods except `begin` raise NotFoundError for an unknown
     upload, or one of another key.
     """
 
@@ -84,9 +75,6 @@ class Uploads(Protocol):
 
     def abort(self, key: str, upload_id: str) -> None:
         """Delete an upload with its parts."""
-
-    def open(self) -> list[Upload]:
-        """All open uploads, by key and id."""
 
 
 @runtime_checkable
@@ -203,16 +191,6 @@ class PartObjects:
         """See `Uploads.abort`."""
         self._demand(key, upload_id)
         self._end(upload_id)
-
-    def open(self) -> list[Upload]:
-        """See `Uploads.open`."""
-        found = []
-        for folder in self._writer.list_level(f"{PARTS}/").folders:
-            with suppress(NotFoundError):  # ended meanwhile
-                begun = self._writer.stat(f"{folder}{_KEY}").last_modified
-                key = self._writer.get(f"{folder}{_KEY}").decode()
-                found.append(Upload(key, folder.split("/")[1], begun))
-        return sorted(found, key=lambda each: (each.key, each.upload_id))
 
     def _demand(self, key: str, upload_id: str) -> None:
         """Raise NotFoundError unless the upload is open, and of this key."""

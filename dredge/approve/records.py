@@ -47,17 +47,12 @@ class GuardsOutput(StepOutput):
 
 
 class ApproveOutput(StepOutput):
-    """The request to a person, and the answer. A run without a request has no such step.
-
-    Attributes:
-        CANDIDATES: the result with the candidates' digest.
-        COMMAND: of the terminal, followed by `approve` or `reject`.
-    """
+    """The request to a person, and the answer. A run without a request has no such step."""
 
     STEP = "approve"
     GUARDS: ClassVar[type[GuardsOutput]]
-    CANDIDATES: ClassVar[type[StepOutput]]
-    COMMAND: ClassVar[str]
+    CANDIDATES: ClassVar[type[StepOutput]]  # the result with the candidates' digest
+    COMMAND: ClassVar[str]  # of the terminal, followed by `approve` or `reject`
 
     # SHA-256 of the answered request.
     request_digest: Detail[str] = Detail("request_digest")
@@ -128,27 +123,20 @@ _NO = "rejected.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request for approval; a payload.
-
-    Attributes:
-        candidates: digest of the candidates.
-        guards: digest of the guards' result, including holds.
-        approvers: ids of the Airflow users with the right to approve; () is everybody, everywhere.
-        answer_until: deadline of an approval, in the store's time.
-        sweep_until: deadline of the sweep, in the store's time.
-    """
+    """A request for approval; a payload."""
 
     run_id: str
     plan: str
-    candidates: str
-    guards: str
+    candidates: str  # digest of the candidates
+    guards: str  # digest of the guards' result, including holds
     objects: int
     size_bytes: int
     why: str
+    # ids of the Airflow users with the right to approve; () is everybody, everywhere
     approvers: tuple[str, ...]
     asked_at: datetime
-    answer_until: datetime
-    sweep_until: datetime
+    answer_until: datetime  # deadline of an approval, in the store's time
+    sweep_until: datetime  # deadline of the sweep, in the store's time
 
     def may_approve(self, by: str, through: str) -> bool:
         """Whether a person may approve, through an origin of answers."""
@@ -167,20 +155,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer; a payload.
+    """An answer; a payload."""
 
-    Attributes:
-        request: SHA-256 of the request's bytes.
-        by: id of the person; "" at the end of the wait.
-        through: `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`.
-    """
-
-    request: str
+    request: str  # SHA-256 of the request's bytes
     run_id: str
     candidates: str
     decision: Decision
-    by: str
-    through: str
+    by: str  # id of the person; "" at the end of the wait
+    through: str  # `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`
     at: datetime
 
 

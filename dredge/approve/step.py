@@ -60,11 +60,8 @@ def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -
 
 @contextmanager
 def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], Asked]) -> Iterator[None]:
-    """Release a local run's lease at the end of its work; keep it while the run waits for an answer.
-
-    Args:
-        find_question: of the collector; reads the request.
-    """
+    """Release a local run's lease at the end of its work; keep it while the run waits for an answer. `find_question`:
+    of the collector; reads the request."""
     try:
         yield
     except AwaitingApprovalError:
@@ -85,15 +82,9 @@ type Veto = Callable[[], str]
 
 
 def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
-    """Check the approval of a sweep, if the run needs one.
-
-    Returns:
-        A check for a rejection during the deletion.
-
-    Raises:
-        RejectedError: the run was rejected.
-        RefusedError: no approval, an approval of other candidates, or an expired approval.
-    """
+    """Check the approval of a sweep, if the run needs one. Returns a check for a rejection during the deletion. Raises
+    RejectedError: the run was rejected; RefusedError: no approval, an approval of other candidates, or an expired
+    approval."""
     guards = record.input(output.GUARDS)
     if not why_asked(run.plan, guards):
         return lambda: ""
@@ -236,17 +227,17 @@ class Approvals:
             record.error = RejectedError(rejected_text(run, asked.rejected))
         elif asked.approved is None:
             record.status = "awaiting_approval"
-            record.error = AwaitingApprovalError(self._waiting_text(run, asked))
+            request, uri, command = asked.request, run.folder.uri, self.output.COMMAND
+            record.error = AwaitingApprovalError(
+                f"run {run.plan.run_id}: {request.why} It awaits approval until"
+                f" {request.answer_until:%Y-%m-%d %H:%M:%S} UTC: `{command} approve {uri}` or `{command} reject {uri}`."
+                " Nothing was deleted."
+            )
         else:
-            _check(run, record, asked, asked.approved, guards)
-
-    def _waiting_text(self, run: PlannedRun[Any], asked: Asked) -> str:
-        request, uri, command = asked.request, run.folder.uri, self.output.COMMAND
-        return (
-            f"run {run.plan.run_id}: {request.why} It awaits approval until"
-            f" {request.answer_until:%Y-%m-%d %H:%M:%S} UTC: `{command} approve {uri}` or `{command} reject {uri}`."
-            " Nothing was deleted."
-        )
+            try:
+                check_approved(run, asked, asked.approved, guards)
+            except RefusedError as error:
+                record.status, record.error = "refused", error
 
 
 def _check_may_approve(run: PlannedRun[Any], asked: Asked, by: str, through: str) -> None:
@@ -262,15 +253,6 @@ def _check_may_approve(run: PlannedRun[Any], asked: Asked, by: str, through: str
             f"run {run.plan.run_id} could be approved until {request.answer_until:%Y-%m-%d %H:%M:%S} UTC. Nothing was"
             " done. Start a new run."
         )
-
-
-def _check(
-    run: PlannedRun[Any], record: StepRecord, asked: Asked, approved: Answer, guards: GuardsOutput
-) -> None:
-    try:
-        check_approved(run, asked, approved, guards)
-    except RefusedError as error:
-        record.status, record.error = "refused", error
 
 
 def _facts(asked: Asked) -> dict[str, Any]:
@@ -317,31 +299,22 @@ EXAMPLES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request to a person.
-
-    Attributes:
-        approvers: ids of the approvers; () is everybody.
-        answer_until: the store's time; later answers count as a rejection.
-        digest: of the request; an answer carries it.
-    """
+    """A request to a person."""
 
     subject: str
     body: str
-    approvers: tuple[str, ...]
-    answer_until: datetime
+    approvers: tuple[str, ...]  # ids of the approvers; () is everybody
+    answer_until: datetime  # the store's time; later answers count as a rejection
     wait: timedelta
     report: str
-    digest: str
+    digest: str  # of the request; an answer carries it
 
 
 def word_question(
     run: PlannedRun[Any], asked: Asked, repository: str, lines: Iterable[str], report: str
 ) -> Question:
-    """Format the request of a run, and keep the lease for its wait.
-
-    Args:
-        lines: of the body; read after the lease is renewed.
-    """
+    """Format the request of a run, and keep the lease for its wait. `lines`: of the body; read after the lease is
+    renewed."""
     request = asked.request
     wait = max(request.answer_until - run.store_now(), timedelta(seconds=1))
     keep_lease(run, request.answer_until + timedelta(seconds=run.plan.config.safety.lease_seconds))
@@ -364,16 +337,13 @@ def first_lines(
     plan, request = run.plan, asked.request
     yield f"{plain(request.why)}\n"
     yield f"- Repository {code(repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
-    yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{_share(guards)}"
+    share = next((item["figure"] for item in guards.findings if item["rule"] == "max_percent"), None)
+    percent = "" if share is None else f", {share:,} percent of the repository's objects"
+    yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{percent}"
     yield f"- Undo ({plan.undo.way}): {WORDS[plan.undo.way]}; cost: {guards.undo.text}"
     yield f"- Without an answer by {request.answer_until:%Y-%m-%d %H:%M} UTC nothing is deleted"
     yield f"- Report: {code(report)}"
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"
-
-
-def _share(guards: GuardsOutput) -> str:
-    share = next((item["figure"] for item in guards.findings if item["rule"] == "max_percent"), None)
-    return "" if share is None else f", {share:,} percent of the repository's objects"
 
 
 def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, str]) -> Iterator[str]:
@@ -386,12 +356,8 @@ def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, st
         why = item.get("why") or words.get(item["reason"], item["reason"])
         yield f"- {item['objects']:,} objects, {size_text(item['bytes'])}: {plain(why)}"
         for example in item["examples"][:EXAMPLES_MAX]:
-            yield f"    - {_example(example)}"
-
-
-def _example(example: Mapping[str, Any]) -> str:
-    text = code(example["address"])
-    return f"{text}: {code(example['path'])} on {code(example['branch'])}" if "path" in example else text
+            at = f": {code(example['path'])} on {code(example['branch'])}" if "path" in example else ""
+            yield f"    - {code(example['address'])}{at}"
 
 
 def approval_text(said: Mapping[str, Any]) -> str:

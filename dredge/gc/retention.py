@@ -217,12 +217,8 @@ _NULL, _INT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:int"
 
 
 def load_policy(given: str, options: StorageOptions | None = None) -> RetentionPolicy:
-    """Read a policy from inline text, or from a file.
-
-    Args:
-        given: text with a line break, or with `{` as its first character, is the policy itself; other text is its path
-            or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`.
-    """
+    """Read a policy from inline text, or from a file. `given`: text with a line break, or with `{` as its first
+    character, is the policy itself; other text is its path or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`."""
     if "\n" in given or given.lstrip().startswith("{"):
         return read_policy(given, INLINE)
     place = given.strip()

@@ -28,15 +28,10 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles:
-    """A listing.
+    """A listing."""
 
-    Attributes:
-        sizes: of all files, by key.
-        aged: files last modified before an instant.
-    """
-
-    sizes: dict[str, int]
-    aged: frozenset[str]
+    sizes: dict[str, int]  # of all files, by key
+    aged: frozenset[str]  # files last modified before an instant
 
     @classmethod
     def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> ListedFiles:
@@ -110,18 +105,13 @@ _KEYS = 1000
 
 @dataclass(slots=True)
 class Superseded:
-    """Removable own files, by key relative to the deleter's folder.
+    """Removable own files, by key relative to the deleter's folder."""
 
-    Attributes:
-        bookkeeping: files of state, counts, index and lists.
-        folders: files by folder of an old run, the plan last.
-        folders_left: number of old folders for the next runs.
-    """
-
-    bookkeeping: list[str] = field(default_factory=list)
+    bookkeeping: list[str] = field(default_factory=list)  # files of state, counts, index and lists
+    # files by folder of an old run, the plan last
     folders: dict[str, list[str]] = field(default_factory=dict)
     size_bytes: int = 0
-    folders_left: int = 0
+    folders_left: int = 0  # number of old folders for the next runs
 
     @property
     def keys(self) -> list[str]:
@@ -164,12 +154,8 @@ def clean_up(
     superseded: Callable[[], Superseded],
     deleter: OwnFilesDeleter,
 ) -> None:
-    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged.
-
-    Args:
-        inputs: the last step of a complete run.
-        superseded: returns the files.
-    """
+    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged. `inputs`: the
+    last step of a complete run. `superseded`: returns the files."""
 
     def body(record: StepRecord) -> None:
         found = superseded()
@@ -182,9 +168,16 @@ def clean_up(
         if run.plan.dry_run:
             record.status = "dry_run"
             return
-        remove_own_files(
-            deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record
-        )
+        outcomes: Counter[str] = Counter()
+        for keys in batched(found.keys, _KEYS):
+            run.lease.check(run.plan.lease, run.store_now())
+            outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
+        removed = record.counts["own_files_removed"] = outcomes["deleted"] + outcomes["missing"]
+        if removed < len(found.keys):
+            record.warn(
+                f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could not"
+                " be removed; a later run tries again"
+            )
 
     try:
         run.step(OwnFilesOutput, body, inputs)
@@ -209,26 +202,3 @@ def find_superseded_versions(
     places = (VERSIONS, DISTRUSTED, counts)
     found = [key for place in places for key in files.old(f"{folder}{place}/")]
     return [key for key in found if key.removeprefix(folder) not in kept]
-
-
-def remove_own_files(
-    deleter: OwnFilesDeleter, keys: Sequence[str], check_right: Callable[[], None], record: StepRecord
-) -> None:
-    """Remove unneeded files.
-
-    Args:
-        keys: in the order of removal.
-        check_right: called before each request; raises if the lease is lost.
-        record: of the step; gets the count, and a warning about remaining files.
-    """
-    outcomes: Counter[str] = Counter()
-    for some in batched(keys, _KEYS):
-        check_right()
-        outcomes.update(outcome.outcome for outcome in deleter.delete(some))
-    removed = outcomes["deleted"] + outcomes["missing"]
-    record.counts["own_files_removed"] = removed
-    if removed < len(keys):
-        record.warn(
-            f"{len(keys) - removed:,} of {len(keys):,} own files that nothing needs any more could not be removed; a"
-            " later run tries again"
-        )

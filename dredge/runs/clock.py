@@ -20,15 +20,9 @@ NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
 
 
 def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to continue if the clocks of this machine and of the store differ too much.
-
-    Args:
-        store_ahead_seconds: the store's clock minus this machine's.
-        seconds_max: largest difference, in both directions.
-
-    Raises:
-        RefusedError: the difference is larger.
-    """
+    """Refuse to continue if the clocks of this machine and of the store differ too much. `store_ahead_seconds`: the
+    store's clock minus this machine's. `seconds_max`: largest difference, in both directions. Raises RefusedError: the
+    difference is larger."""
     if abs(store_ahead_seconds) > seconds_max:
         side = "ahead of" if store_ahead_seconds > 0 else "behind"
         raise RefusedError(

@@ -31,15 +31,10 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """A statement of a person; a payload.
+    """A statement of a person; a payload."""
 
-    Attributes:
-        consent_id: later records have greater ids.
-        kind: name of the command or of its option, such as `own` or `lift-block`.
-    """
-
-    consent_id: str
-    kind: str
+    consent_id: str  # later records have greater ids
+    kind: str  # name of the command or of its option, such as `own` or `lift-block`
     repository: str
     who: str
     at: datetime

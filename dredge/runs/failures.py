@@ -38,15 +38,9 @@ def places(error: BaseException) -> list[str]:
 
 @contextmanager
 def foreseen(what: str, where: str = "") -> Iterator[None]:
-    """Convert unexpected exceptions to `DefectError`; `DredgeError` and `MemoryError` pass.
-
-    Args:
-        what: the work in progress, such as "step staged of run d4…".
-        where: URI of the run's folder; "" if absent.
-
-    Raises:
-        DefectError: an unexpected exception was raised. Its traceback is in the log.
-    """
+    """Convert unexpected exceptions to `DefectError`; `DredgeError` and `MemoryError` pass. `what`: the work in
+    progress, such as "step staged of run d4…". `where`: URI of the run's folder; "" if absent. Raises DefectError: an
+    unexpected exception was raised. Its traceback is in the log."""
     try:
         yield
     except (DredgeError, MemoryError):
@@ -82,12 +76,8 @@ NOT_ALLOWED = frozenset(
 
 
 def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
-    """Return the error for failed deletions.
-
-    Args:
-        text: sentences with numbers and examples.
-        deleted: deleted objects of this run, in all tries.
-    """
+    """Return the error for failed deletions. `text`: sentences with numbers and examples. `deleted`: deleted objects of
+    this run, in all tries."""
     if not codes or not NOT_ALLOWED.issuperset(codes):
         return UnavailableError(f"{text} Run the step again: it tries only these.")
     family = PartialError if deleted else ConfigError

@@ -49,14 +49,9 @@ _AT_ONCE = 16
 
 
 class RunFolder:
-    """Reads and writes the files of a run.
-
-    Args:
-        attempt: the writing try; None outside a step.
-        call: id of a task's call, for the keys of its parts. A lost task may still run beside its repetition and see
-            other data, so neither may replace files of the other.
-        written: immutable JSON files written by this process, by name; see `read_once`.
-    """
+    """Reads and writes the files of a run. `attempt`: the writing try; None outside a step. `call`: id of a task's
+    call, for the keys of its parts. A lost task may still run beside its repetition and see other data, so neither may
+    replace files of the other. `written`: immutable JSON files written by this process, by name; see `read_once`."""
 
     def __init__(
         self,
@@ -142,12 +137,7 @@ class RunFolder:
             parts.start(name, write)
 
     def read_json(self, name: str) -> Any:
-        """Read a JSON file.
-
-        Raises:
-            NotFoundError: there is none.
-            FormatError: not JSON.
-        """
+        """Read a JSON file. Raises NotFoundError: there is none; FormatError: not JSON."""
         return read_json(self.writer, name)
 
     def write_bytes(self, name: str, data: bytes, rows: int) -> PartInfo:
@@ -168,12 +158,8 @@ class RunFolder:
     def write_table(
         self, step: str, index: int, table: pa.Table, kind: str = "part", grouped: bool = False
     ) -> PartInfo:
-        """Write rows as `<step>/<kind>-<index>.parquet`.
-
-        Args:
-            index: the same for the same task.
-            grouped: write row groups for readers of some rows; see `parts`.
-        """
+        """Write rows as `<step>/<kind>-<index>.parquet`. `index`: the same for the same task. `grouped`: write row
+        groups for readers of some rows; see `parts`."""
         name = f"{step}/{kind}-{index:05d}.parquet"
         data = grouped_bytes(table) if grouped else parquet_bytes(table)
         return self.write_bytes(name, data, table.num_rows)
@@ -227,13 +213,8 @@ class RunFolder:
             attempt.check()
 
     def read_summary(self, step: str) -> StepSummary | None:
-        """Read the summary of a complete step; None if it is not complete.
-
-        Only the summary of the newest try is a result; while a try is running, the step is not complete.
-
-        Raises:
-            FormatError: the summary was damaged.
-        """
+        """Read the summary of a complete step; None if it is not complete. Only the summary of the newest try is a
+        result; while a try is running, the step is not complete. Raises FormatError: the summary was damaged."""
         if self._kept is not None and (kept := self._kept.get(step)) is not None:
             return kept  # type: ignore[no-any-return]
         # In this order: the number is compared as it is after the summary was there.
@@ -251,14 +232,9 @@ class RunFolder:
 
     @contextmanager
     def keeping(self, goes_on: bool = False) -> Iterator[None]:
-        """Cache summaries, the plan and small parts within the block, and write parts in parallel.
-
-        Try numbers are read again at the start of a step, and the whole chain before deletions and before the state
-        advances.
-
-        Args:
-            goes_on: several steps run within the block.
-        """
+        """Cache summaries, the plan and small parts within the block, and write parts in parallel. Try numbers are read
+        again at the start of a step, and the whole chain before deletions and before the state advances. `goes_on`:
+        several steps run within the block."""
         before = self._kept, self.goes_on
         with cache_parts(self.uri):
             self._kept = dict(self._written) if self._kept is None else self._kept
@@ -348,12 +324,8 @@ class RunFolder:
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
-        """Read the last failure of a step; None if absent.
-
-        Returns:
-            `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (the try had started), and
-            `traceback` of a defect.
-        """
+        """Read the last failure of a step; None if absent. Returns `step`, `kind`, `error` (class), `message`, `at`,
+        `try_number`, `claimed` (the try had started), and `traceback` of a defect."""
         try:
             value: dict[str, Any] = self.read_json(f"{step}/{FAILED}")
         except NotFoundError:

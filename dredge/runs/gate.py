@@ -41,13 +41,8 @@ log = logging.getLogger("dredge")
 def write_look(
     folder: RunFolder, key: str, is_open: bool, reason: str, at: datetime | None, published: int = 0
 ) -> None:
-    """Write the result of a look.
-
-    Args:
-        key: relative to the run folder.
-        at: the store's time when the look began; None if the store did not answer.
-        published: number of the newest publication; 0 if absent.
-    """
+    """Write the result of a look. `key`: relative to the run folder. `at`: the store's time when the look began; None
+    if the store did not answer. `published`: number of the newest publication; 0 if absent."""
     seen = {
         "open": is_open,
         "reason": reason,
@@ -62,12 +57,9 @@ def write_look(
 
 
 def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo]) -> None:
-    """Publish candidates in use since the re-check. Call it before `write_look`.
-
-    Args:
-        where: folder of the publications, relative to the run folder.
-        number: from 1 without gaps. A number is used once, so a late write of an earlier publication has no effect.
-    """
+    """Publish candidates in use since the re-check. Call it before `write_look`. `where`: folder of the publications,
+    relative to the run folder. `number`: from 1 without gaps. A number is used once, so a late write of an earlier
+    publication has no effect."""
     folder.settle()
     folder.write_json(_publication(where, number), {"parts": [to_json(part) for part in parts]})
 
@@ -82,32 +74,18 @@ def _shut(key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """Configuration of a worker's gate; a payload.
-
-    Attributes:
-        watch: key of the looks, relative to the run folder.
-        trusted_seconds: how long a worker relies on a look without reading it again.
-        silence_seconds_max: the gate is closed if the newest look is older.
-        published: folder of the publications; "" without publications.
-    """
+    """Configuration of a worker's gate; a payload."""
 
     lease: LeaseGrant
-    watch: str
-    trusted_seconds: float
-    silence_seconds_max: float
-    published: str = ""
+    watch: str  # key of the looks, relative to the run folder
+    trusted_seconds: float  # how long a worker relies on a look without reading it again
+    silence_seconds_max: float  # the gate is closed if the newest look is older
+    published: str = ""  # folder of the publications; "" without publications
 
 
 class Gate:
-    """A worker's side.
-
-    Args:
-        state: the folder of the lease.
-        probe: the object for requests of the store's time.
-
-    Raises:
-        FormatError: the folder has no try.
-    """
+    """A worker's side. `state`: the folder of the lease. `probe`: the object for requests of the store's time. Raises
+    FormatError: the folder has no try."""
 
     def __init__(
         self, folder: RunFolder, state: ObjectWriter, config: GateConfig, probe: str = PROBE
@@ -136,12 +114,8 @@ class Gate:
         return cls(run.folder, run.open_state(), config, probe_of(run.task))
 
     def is_open(self) -> bool:
-        """Whether the next request may be sent. A look is trusted for a few seconds.
-
-        Raises:
-            LeaseHeldError: the lease is lost.
-            OvertakenError: another try of the sweep has started.
-        """
+        """Whether the next request may be sent. A look is trusted for a few seconds. Raises LeaseHeldError: the lease
+        is lost; OvertakenError: another try of the sweep has started."""
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._config.trusted_seconds:
             return True
@@ -284,13 +258,9 @@ def watching(
     published: Callable[[], int] = lambda: 0,
     at: datetime | None = None,
 ) -> Iterator[Watch]:
-    """Look during a block: at once, and then every few seconds.
-
-    Args:
-        key: of the looks, relative to the run folder; no two drivers may share it.
-        published: returns the number of the newest publication, after a look.
-        at: the store's time, read before, for the first look.
-    """
+    """Look during a block: at once, and then every few seconds. `key`: of the looks, relative to the run folder; no two
+    drivers may share it. `published`: returns the number of the newest publication, after a look. `at`: the store's
+    time, read before, for the first look."""
     watch, done = Watch(folder, state, key, look, published), threading.Event()
 
     def keep_looking() -> None:

@@ -79,16 +79,9 @@ class Lease:
         return read_lease(self._writer, self._key)
 
     def acquire(self, holder: str, read: Callable[[], HeldLease | None] | None = None) -> LeaseGrant:
-        """Take the lease, also after its expiry.
-
-        The same holder gets it under a new number: that fences off an earlier try of it.
-
-        Args:
-            read: returns the lease, if it was read before. A lease that others change meanwhile is not taken.
-
-        Raises:
-            LeaseHeldError: another holder has it.
-        """
+        """Take the lease, also after its expiry. The same holder gets it under a new number: that fences off an earlier
+        try of it. `read`: returns the lease, if it was read before. A lease that others change meanwhile is not taken.
+        Raises LeaseHeldError: another holder has it."""
         now = self._clock()
         held = (read or self.read)()
         self._refuse_other(held, holder, now)
@@ -162,7 +155,7 @@ class Lease:
     def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
         """Check that a grant is valid, and not expired if the store's time `now` is given. Raises LeaseHeldError if it
         is not."""
-        check_lease(self._writer, self._key, grant, now)
+        check_held(self._writer, self._key, grant, self.read(), now)
 
     def release(self, grant: LeaseGrant) -> None:
         """Release a grant; does nothing if the lease has another holder. Raises UnavailableError if other processes
@@ -240,26 +233,17 @@ class Lease:
         ).encode()
         # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
         etag = None if old is None else old.etag
-        if not replace_tagged(self._writer, self._key, data, etag) and not self._is(data):
-            return None
+        if not replace_tagged(self._writer, self._key, data, etag):
+            found = read_tagged(self._writer, self._key)
+            if found is None or found[1] != data:
+                return None
         return LeaseGrant(holder, fencing, expires)
-
-    def _is(self, data: bytes) -> bool:
-        try:
-            return self._writer.get(self._key) == data
-        except NotFoundError:
-            return False
 
     def _busy(self) -> UnavailableError:
         return UnavailableError(
             f"{self._writer.uri}/{self._key} was changed by others each of {_ROUNDS_MAX} times. Nothing was touched."
             " Try again when this run is not in progress elsewhere."
         )
-
-
-def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime | None = None) -> None:
-    """Check a grant with a reader; see `Lease.check`."""
-    check_held(reader, key, grant, read_lease(reader, key), now)
 
 
 def check_held(
@@ -311,7 +295,6 @@ def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: HeldLease | N
 
 
 LEASE_MEMBER = "lease"
-_ROUNDS_MAX = 20
 
 
 def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:

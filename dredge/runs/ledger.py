@@ -48,16 +48,11 @@ FINAL = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE)
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Outcomes of the candidates of a part.
-
-    Attributes:
-        groups: `objects` and `bytes` by the given columns.
-        failures: address, code and message of some failed deletions.
-    """
+    """Outcomes of the candidates of a part."""
 
     part: PartInfo
-    groups: list[dict[str, Any]]
-    failures: list[dict[str, Any]]
+    groups: list[dict[str, Any]]  # `objects` and `bytes` by the given columns
+    failures: list[dict[str, Any]]  # address, code and message of some failed deletions
 
 
 def part_stem(part: PartInfo) -> str:
@@ -66,12 +61,8 @@ def part_stem(part: PartInfo) -> str:
 
 
 def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int, rows: pa.Table) -> None:
-    """Write outcomes of objects of a part.
-
-    Args:
-        part: name of the candidates' part.
-        turn: round between two re-checks.
-    """
+    """Write outcomes of objects of a part. `part`: name of the candidates' part. `turn`: round between two
+    re-checks."""
     nonce = uuid.uuid4().hex[:8]
     name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
     data = parquet_bytes(rows)
@@ -81,12 +72,8 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
 
 
 def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: int, fencing: int) -> pa.Table:
-    """Return rows for the outcomes of a deleter, without held-back requests.
-
-    Args:
-        group: candidates with address, size and reason.
-        outcomes: one per row.
-    """
+    """Return rows for the outcomes of a deleter, without held-back requests. `group`: candidates with address, size and
+    reason. `outcomes`: one per row."""
     sent = [item for item in outcomes if item.code != NOT_SENT]
     return rows_of(
         group.filter(pa.array([item.code != NOT_SENT for item in outcomes], pa.bool_())),
@@ -140,21 +127,11 @@ def finished(rows: pa.Table) -> pa.Array:
     return final["address"].combine_chunks()
 
 
-def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
-    """Write the settled rows of a part, one for each object."""
-    return folder.write_bytes(f"{STEP}/{part}.parquet", grouped_bytes(rows), rows.num_rows)
-
-
 def settle_rows(
     folder: RunFolder, part: PartInfo, rows: pa.Table, by: Sequence[str], failures_max: int
 ) -> Settled:
-    """Write the ledger of a part, and count.
-
-    Args:
-        rows: one for each object, from `best`.
-        by: columns to count by.
-        failures_max: largest number of failures in the result.
-    """
+    """Write the ledger of a part, and count. `rows`: one for each object, from `best`. `by`: columns to count by.
+    `failures_max`: largest number of failures in the result."""
     groups = [
         {
             **{column: group[column] for column in by},
@@ -165,19 +142,15 @@ def settle_rows(
     ]
     failed = rows.filter(pc.equal(rows["outcome"], FAILED)).slice(0, failures_max)
     failures = failed.select(["address", "code", "message"]).to_pylist()
-    return Settled(write_settled(folder, part_stem(part), rows), groups, failures)
+    settled = folder.write_bytes(f"{STEP}/{part_stem(part)}.parquet", grouped_bytes(rows), rows.num_rows)
+    return Settled(settled, groups, failures)
 
 
 def rows_of(
     candidates: pa.Table, outcome: Sequence[str], attempt: int, fencing: int, **columns: Sequence[str | None]
 ) -> pa.Table:
-    """Return rows of the ledger.
-
-    Args:
-        candidates: with address, size and reason.
-        outcome: one per row.
-        columns: `code`, `message`, `version_id`; None if missing.
-    """
+    """Return rows of the ledger. `candidates`: with address, size and reason. `outcome`: one per row. `columns`:
+    `code`, `message`, `version_id`; None if missing."""
     count = candidates.num_rows
     nothing = [None] * count
     return pa.table(

@@ -31,16 +31,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; None is no limit.
+    """Upper bounds; None is no limit."""
 
-    Attributes:
-        objects: number of deleted objects.
-        percent: their share of all listed objects.
-    """
-
-    objects: int | None = None
+    objects: int | None = None  # number of deleted objects
     size_bytes: int | None = None
-    percent: float | None = None
+    percent: float | None = None  # their share of all listed objects
 
     def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
         """Compare candidates with the limits."""

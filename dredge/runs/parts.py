@@ -161,17 +161,12 @@ def grouped_bytes(table: pa.Table) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group of a part.
-
-    Attributes:
-        first: number of its first row in the part.
-        bounds: of the columns with statistics.
-    """
+    """A row group of a part."""
 
     number: int
-    first: int
+    first: int  # number of its first row in the part
     rows: int
-    bounds: Bounds
+    bounds: Bounds  # of the columns with statistics
 
 
 class GroupedPart:
@@ -295,12 +290,7 @@ def read_parquet(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 def read_cached(reader: ObjectReader, part: PartInfo, cache: PartCache | None, key: str, whose: str) -> bytes:
     """Read a part's bytes, from a cache if it has them. Raises FormatError if missing, or not the bytes that were
-    written.
-
-    Args:
-        key: of the part in the cache.
-        whose: for messages.
-    """
+    written. `key`: of the part in the cache. `whose`: for messages."""
     kept = None if cache is None else cache.get(key)
     try:
         data = reader.get(part.key) if kept is None else kept

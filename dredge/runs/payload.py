@@ -46,12 +46,8 @@ def to_json(value: object) -> Json:
 
 
 def from_json[T](kind: type[T], value: object) -> T:
-    """Convert the JSON of `to_json` to a payload; unknown fields are ignored.
-
-    Raises:
-        FormatError: a field is missing or of another type.
-        DredgeError: `__post_init__` of the dataclass refused it.
-    """
+    """Convert the JSON of `to_json` to a payload; unknown fields are ignored. Raises FormatError: a field is missing or
+    of another type; DredgeError: `__post_init__` of the dataclass refused it."""
     if kind not in _KNOWN:
         with _LEARNING:
             msgspec.json.Decoder(kind)
@@ -82,12 +78,8 @@ def from_sealed[T: HasDigest](kind: type[T], value: object) -> T:
 
 def from_file[T](kind: type[T], value: object) -> T:
     """Convert the JSON of a file to a payload. Fields with defaults must be present too, at any depth: a file without
-    one was damaged, and the default may keep less than the file did.
-
-    Raises:
-        FormatError: a field is missing or of another type.
-        DredgeError: `__post_init__` of the dataclass refused it.
-    """
+    one was damaged, and the default may keep less than the file did. Raises FormatError: a field is missing or of
+    another type; DredgeError: `__post_init__` of the dataclass refused it."""
     found = from_json(kind, value)
     lacking = _lacking(found, value)
     if lacking:
@@ -113,15 +105,8 @@ def _lacking(found: object, value: object) -> str:
 
 
 def from_versioned[T](kind: type[T], value: object, version: int) -> T:
-    """Convert the JSON of a file with a field `format` to a payload.
-
-    Args:
-        version: the format that this version of Dredge reads and writes.
-
-    Raises:
-        NewerFormatError: a newer version wrote it.
-        FormatError: an older format, or damaged.
-    """
+    """Convert the JSON of a file with a field `format` to a payload. `version`: the format that this version of Dredge
+    reads and writes. Raises NewerFormatError: a newer version wrote it; FormatError: an older format, or damaged."""
     found = value.get("format") if isinstance(value, dict) else None
     if isinstance(found, int) and found > version:
         raise NewerFormatError(

@@ -23,34 +23,22 @@ SECONDS_MAX = 18.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The result of a check; a payload.
-
-    Attributes:
-        level: "error" if a wet run would stop or do harm; "warning" otherwise.
-        todo: the action to take; "" if absent.
-        kind: of the error; "" if absent.
-    """
+    """The result of a check; a payload."""
 
     check: str
-    level: Level
+    level: Level  # "error" if a wet run would stop or do harm; "warning" otherwise
     text: str
-    todo: str = ""
-    kind: str = ""
+    todo: str = ""  # the action to take; "" if absent
+    kind: str = ""  # of the error; "" if absent
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check.
+    """A check."""
 
-    Attributes:
-        name: stable; for the line of a check without an answer.
-        ask: returns the lines; a `DredgeError` becomes a line.
-        todo: action for an error; "" takes that of the error's family.
-    """
-
-    name: str
-    ask: Callable[[], Iterable[Line]]
-    todo: str = ""
+    name: str  # stable; for the line of a check without an answer
+    ask: Callable[[], Iterable[Line]]  # returns the lines; a `DredgeError` becomes a line
+    todo: str = ""  # action for an error; "" takes that of the error's family
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +69,8 @@ class Preflight:
 
 
 def perform(about: str, groups: Iterator[Sequence[Check]], seconds_max: float = SECONDS_MAX) -> Preflight:
-    """Run all checks.
-
-    Args:
-        groups: of checks; a group is requested after the one before, so it may use its results.
-        seconds_max: for all; a check without an answer is an error.
-    """
+    """Run all checks. `groups`: of checks; a group is requested after the one before, so it may use its results.
+    `seconds_max`: for all; a check without an answer is an error."""
     started = time.monotonic()
     lines: list[Line] = []
     for group in groups:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dredge.errors import AlarmError, DredgeError, FormatError, RejectedError
+from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError, RejectedError
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import Json, to_json
@@ -136,7 +136,9 @@ OUTCOMES = {
 }
 """Texts of `RunResults.outcome`."""
 _AT_ONCE = 16
-_COMPLETE = ("success", "dry_run")
+DRY = "dry_run"
+# Outcomes of complete runs, and statuses of complete steps.
+ENDED = ("success", DRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class StepResult:
     def status(self) -> str:
         """The summary's status, "rejected", "alarm", "failed" or "not done"."""
         summary, failure = self.summary, self.failure
-        if summary is not None and (failure is None or summary.status not in _COMPLETE):
+        if summary is not None and (failure is None or summary.status not in ENDED):
             return summary.status
         if failure is None:
             return "not done"
@@ -248,19 +250,13 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """Objects of a kind with the same outcome.
+    """Objects of a kind with the same outcome."""
 
-    Attributes:
-        kind: such as "unreferenced".
-        verdict: such as "deleted" or "kept".
-        size_bytes: total size; None if unknown.
-    """
-
-    kind: str
-    verdict: str
+    kind: str  # such as "unreferenced"
+    verdict: str  # such as "deleted" or "kept"
     why: str
     objects: int
-    size_bytes: int | None = None
+    size_bytes: int | None = None  # total size; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +291,7 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "  ".join(aligned).rstrip()
 
 
-_TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
+_TEMPLATE = _SHARED / "report.html.j2"
 
 
 def render_html(report: Mapping[str, Any]) -> str:
@@ -320,36 +316,25 @@ def _colour(verdict: str) -> str:
 
 
 LEFT_OUT, FAILED = "left_out", "failed"
-DRY = "dry_run"
-# Outcomes of complete runs.
-ENDED = ("success", DRY)
-
 _PAGE = "report.html"
-_SUMMARY_TEMPLATE = Path(__file__).parent / "templates" / "summary.html.j2"
+_SUMMARY_TEMPLATE = _SHARED / "summary.html.j2"
 _SUMMARIES = "summaries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a repository.
-
-    Attributes:
-        outcome: of its run's report; "left_out" without a run, "failed" if unknown.
-        why: the error, or the reason to leave it out; "" if absent.
-        run_uri: folder of the run; "" without a plan.
-        report_uri: page of the report; "" if absent.
-    """
+    """The outcome of a repository."""
 
     repository: str
-    outcome: str
+    outcome: str  # of its run's report; "left_out" without a run, "failed" if unknown
     text: str
-    why: str = ""
+    why: str = ""  # the error, or the reason to leave it out; "" if absent
     found_objects: int = 0
     found_bytes: int = 0
     deleted_objects: int = 0
     deleted_bytes: int = 0
-    run_uri: str = ""
-    report_uri: str = ""
+    run_uri: str = ""  # folder of the run; "" without a plan
+    report_uri: str = ""  # page of the report; "" if absent
 
     @property
     def is_good(self) -> bool:
@@ -362,21 +347,17 @@ def left_out(repository: str, why: str) -> Outcome:
     return Outcome(repository=repository, outcome=LEFT_OUT, text="left out", why=why)
 
 
-def lost(repository: str, why: str, run_uri: str = "") -> Outcome:
-    """Return the outcome of a run without a report.
-
-    Args:
-        why: the known error; "" if unknown.
-        run_uri: folder of the run; "" without a plan.
-    """
-    return Outcome(repository=repository, outcome=FAILED, text=FAILED, why=why or _UNTOLD, run_uri=run_uri)
-
-
-_UNTOLD = "the run has no plan; see the log of its first failed task"
-
-
-def reported(repository: str, run_uri: str, report: Mapping[str, Any]) -> Outcome:
-    """Return the outcome in the report of a run."""
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """The outcome of a repository's run, from its report, or else from the known error."""
+    try:
+        if not run_uri:
+            raise NotFoundError("the run has no plan; see the log of its first failed task")
+        report = read_json(open_reader(run_uri, options), "report.json")
+    except DredgeError as error:
+        why = why or str(error)
+        return Outcome(repository=repository, outcome=FAILED, text=FAILED, why=why, run_uri=run_uri)
     outcome, counts = report["outcome"], report["counts"]
     problems = report["problems"] if outcome not in ENDED else []
     return Outcome(
@@ -393,33 +374,15 @@ def reported(repository: str, run_uri: str, report: Mapping[str, Any]) -> Outcom
     )
 
 
-def outcome_of(
-    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
-) -> Outcome:
-    """The outcome of a repository's run, from its report, or else from the known error."""
-    if not run_uri:
-        return lost(repository, why)
-    try:
-        report = read_json(open_reader(run_uri, options), "report.json")
-    except DredgeError as error:
-        return lost(repository, why or str(error), run_uri)
-    return reported(repository, run_uri, report)
-
-
 def collect_each(
     repositories: Sequence[str],
     plan: Callable[[str], str],
     collect: Callable[[str], object],
     at_once: int = 1,
-    options: StorageOptions | None = None,
 ) -> Iterator[Outcome]:
     """Collect repositories in this process, each with its own run, and yield the outcomes in order. A failed run stops
-    no other run.
-
-    Args:
-        plan: plans the run of a repository, and returns the URI of its folder.
-        collect: does a planned run, by the URI of its folder.
-    """
+    no other run. `plan`: plans the run of a repository, and returns the URI of its folder. `collect`: does a planned
+    run, by the URI of its folder."""
 
     def collect_one(repository: str) -> Outcome:
         run_uri = why = ""
@@ -430,7 +393,7 @@ def collect_each(
         except DredgeError as error:
             why = str(error)
             log.error("%s: %s", repository, why)
-        return outcome_of(repository, run_uri, why, options)
+        return outcome_of(repository, run_uri, why)
 
     return ordered_map(collect_one, repositories, at_once)
 
@@ -460,25 +423,14 @@ def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
 def save_summary(
     summary: Mapping[str, Any], root: str, name: str, options: StorageOptions | None = None
 ) -> str:
-    """Write a summary as JSON and as a page.
-
-    Args:
-        root: URI of the folder of summaries.
-        name: of this summary; replaces a summary of the same name.
-
-    Returns:
-        URI of the page.
-    """
+    """Write a summary as JSON and as a page. `root`: URI of the folder of summaries. `name`: of this summary; replaces
+    a summary of the same name. Returns the URI of the page."""
     folder = f"{root}/{_SUMMARIES}"
     writer = open_writer(folder, options)
     writer.put(f"{name}.json", json.dumps(summary, indent=1).encode())
-    writer.put(f"{name}.html", render_summary(summary).encode())
+    page = render(_SUMMARY_TEMPLATE, **summary, headline=headline(summary), size_text=size_text)
+    writer.put(f"{name}.html", page.encode())
     return f"{folder}/{name}.html"
-
-
-def render_summary(summary: Mapping[str, Any]) -> str:
-    """Render a summary as a self-contained HTML page."""
-    return render(_SUMMARY_TEMPLATE, **summary, headline=headline(summary), size_text=size_text)
 
 
 def headline(summary: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import Lease, LeaseGrant, hand_over
+from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
@@ -84,11 +84,6 @@ class Ahead[T]:
     def result(self, inputs: Mapping[str, StepSummary]) -> T:
         """Return what was read; reads now if nothing was read before."""
         return self._read(inputs) if self._begun is None else self._begun.result()
-
-
-def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, StepSummary]:
-    """Read the summaries of input steps. Raises RefusedError if a step is not complete."""
-    return _complete(folder, step, folder.read_valid_summaries(inputs, afresh=True))
 
 
 def _complete(
@@ -206,7 +201,6 @@ def _note_failure(
 
 
 PLAN = "plan"
-_LEASE = "lease"
 
 
 def collect_links(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
@@ -224,7 +218,7 @@ def plan_digest(folder: RunFolder) -> str:
 
 
 def _digest(stored: Mapping[str, Any]) -> str:
-    plan = {name: value for name, value in stored.items() if name != _LEASE}
+    plan = {name: value for name, value in stored.items() if name != LEASE_MEMBER}
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
@@ -262,7 +256,7 @@ def check_chain(
     """
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
-        found = required(folder, step, list(links))
+        found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))
     wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
@@ -297,18 +291,14 @@ class RunPlan(Protocol):
 
 @dataclass(slots=True)
 class PlannedRun[P: RunPlan](ABC):
-    """A run with its plan, its folder, and its stores.
-
-    Attributes:
-        state: on the folder with lease and index.
-        options: store options of the driver; tasks read theirs from their environment.
-    """
+    """A run with its plan, its folder, and its stores."""
 
     plan: P
     folder: RunFolder
     reader: ObjectReader
-    state: ObjectWriter
+    state: ObjectWriter  # on the folder with lease and index
     clock: Clock = utc_now
+    # store options of the driver; tasks read theirs from their environment
     options: StorageOptions | None = None
     _store_clock: StoreClock | None = field(default=None, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
@@ -343,20 +333,21 @@ class PlannedRun[P: RunPlan](ABC):
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):
                 body(record)
 
+        def hold_lease() -> None:
+            held_at, now = self._held_at, running_seconds()
+            if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
+                self.lease.hold(self.plan.lease, self.clock())
+                self._held_at = now
+
         # The first step of a chain reads nothing but the plan.
         read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
         with self.folder.keeping():
             roots = {} if read else {PLAN: plan_digest(self.folder)}
-            right = self._hold_lease
-            return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots, ahead)
+            return perform(self.folder, output.STEP, read, under_lease, self.clock, hold_lease, roots, ahead)
 
     def check_right(self, now: datetime) -> None:
-        """Check the lease and the try before a file outside of the run's folder is replaced.
-
-        Raises:
-            OvertakenError: there is a later try.
-            LeaseHeldError: the lease is lost.
-        """
+        """Check the lease and the try before a file outside of the run's folder is replaced. Raises OvertakenError:
+        there is a later try; LeaseHeldError: the lease is lost."""
         with at_once() as ask:
             lease = ask(self.lease.check, self.plan.lease, now)
             if self.folder.attempt is not None:
@@ -378,12 +369,6 @@ class PlannedRun[P: RunPlan](ABC):
         finally:
             self._held_at = None
 
-    def _hold_lease(self) -> None:
-        held_at, now = self._held_at, running_seconds()
-        if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
-            self.lease.hold(self.plan.lease, self.clock())
-            self._held_at = now
-
     def spread[C, T, R](
         self,
         runner: TaskRunner,
@@ -394,15 +379,8 @@ class PlannedRun[P: RunPlan](ABC):
         unit: str,
         total: int | None = None,
     ) -> list[R]:
-        """Run a partition function over tasks, and log progress.
-
-        Args:
-            tasks: one for each call; may be empty.
-            total: number of units; None if unknown.
-
-        Returns:
-            The results in the order of the tasks.
-        """
+        """Run a partition function over tasks, and log progress. `tasks`: one for each call; may be empty. `total`:
+        number of units; None if unknown. Returns the results in the order of the tasks."""
         if not tasks:
             return []
         if not (isinstance(runner, LocalRunner) and runner.processes == 0):
@@ -471,13 +449,9 @@ def is_local(run: PlannedRun[Any]) -> bool:
 
 
 def resume_local(run: CollectionRun[Any]) -> None:
-    """Take the lease of a local run again, and write it into the plan.
-
-    Raises:
-        ConfigError: the run has an orchestrator.
-        LeaseHeldError: another run is in progress.
-        RefusedError: another run was completed in between, or another process resumed this one.
-    """
+    """Take the lease of a local run again, and write it into the plan. Raises ConfigError: the run has an orchestrator;
+    LeaseHeldError: another run is in progress; RefusedError: another run was completed in between, or another process
+    resumed this one."""
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
@@ -496,11 +470,7 @@ def resume_local(run: CollectionRun[Any]) -> None:
 
 
 def check_resumable(run: CollectionRun[Any]) -> None:
-    """Check whether `resume_local` would succeed now. No changes.
-
-    Raises:
-        LeaseHeldError: another run is in progress.
-        RefusedError: another run was completed in between.
-    """
+    """Check whether `resume_local` would succeed now. No changes. Raises LeaseHeldError: another run is in progress;
+    RefusedError: another run was completed in between."""
     run.lease.check_free(run.plan.lease.holder)
     run.refuse_other_state()

@@ -23,19 +23,13 @@ type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "re
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """A file of a step.
+    """A file of a step."""
 
-    Attributes:
-        name: how other steps find it, such as "committed/ranges-00000.parquet".
-        rows: number of rows, or of values in a file of bare numbers.
-        key: relative to the folder it was written to; a try has its own folder. "" is the name.
-    """
-
-    name: str
-    rows: int
+    name: str  # how other steps find it, such as "committed/ranges-00000.parquet"
+    rows: int  # number of rows, or of values in a file of bare numbers
     size_bytes: int
     sha256: str
-    key: str = ""
+    key: str = ""  # relative to the folder it was written to; a try has its own folder. "" is the name.
 
     def __post_init__(self) -> None:
         if not self.key:
@@ -44,28 +38,24 @@ class PartInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """The result of a step.
-
-    Attributes:
-        status: "success"; "dry_run" if a wet run would make changes; "awaiting_approval"; "rejected" by a person;
-            "refused" by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been
-            deleted. The first two are complete.
-        counts: by name, unit last (`candidates_objects`, `candidates_bytes`).
-        inputs: digests of the input steps, by step; of the plan for a step without inputs.
-        try_number: 0 for a step without tries.
-    """
+    """The result of a step."""
 
     step: str
     run_id: str
+    # "success"; "dry_run" if a wet run would make changes; "awaiting_approval"; "rejected" by a person;
+    # "refused" by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been
+    # deleted. The first two are complete.
     status: Status
     started_at: datetime
     finished_at: datetime
+    # by name, unit last (`candidates_objects`, `candidates_bytes`)
     counts: Mapping[str, int] = field(default_factory=dict)
     parts: tuple[PartInfo, ...] = ()
+    # digests of the input steps, by step; of the plan for a step without inputs
     inputs: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    try_number: int = 0
+    try_number: int = 0  # 0 for a step without tries
 
     @property
     def digest(self) -> str:
@@ -107,14 +97,10 @@ class StepSummary:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """A typed view of a step's summary. Each step has a subclass with its name, its inputs, and its files and figures.
+    """A typed view of a step's summary. Each step has a subclass with its name, its inputs, its files and figures."""
 
-    Attributes:
-        STEP: the step's name: task id, package, and folder in the store.
-        INPUTS: outputs of the input steps; () for a step after the plan.
-    """
-
-    STEP: ClassVar[str]
+    STEP: ClassVar[str]  # the step's name: task id, package, and folder in the store
+    # outputs of the input steps; () for a step after the plan
     INPUTS: ClassVar[tuple[type[StepOutput], ...]] = ()
 
     summary: StepSummary

@@ -37,15 +37,10 @@ _TURNS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """Whether an object may be deleted.
+    """Whether an object may be deleted."""
 
-    Attributes:
-        outcome: "" if it may; else its outcome in the ledger.
-        code: why it is kept, or the store's error.
-    """
-
-    outcome: str = ""
-    code: str | None = None
+    outcome: str = ""  # "" if it may; else its outcome in the ledger
+    code: str | None = None  # why it is kept, or the store's error
     message: str | None = None
 
 
@@ -60,15 +55,8 @@ type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
 
 
 def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
-    """Refuse a sweep of an old mark.
-
-    Args:
-        planned_at: the store's time before the mark.
-        age_max: oldest mark for a sweep.
-
-    Raises:
-        RefusedError: the mark is older.
-    """
+    """Refuse a sweep of an old mark. `planned_at`: the store's time before the mark. `age_max`: oldest mark for a
+    sweep. Raises RefusedError: the mark is older."""
     age = now - planned_at
     if age > age_max:
         raise RefusedError(
@@ -166,11 +154,8 @@ class DeletingTask:
 
     def undone(self, part: PartInfo, folder: str, begun: bool = True) -> pa.Table:
         """Read the candidates of a part without a final outcome. Raises FormatError if a candidate has another prefix.
-
-        Args:
-            folder: prefix of all candidates, with its slash.
-            begun: False if the ledger was empty after this try was claimed; then no outcome is read.
-        """
+        `folder`: prefix of all candidates, with its slash. `begun`: False if the ledger was empty after this try was
+        claimed; then no outcome is read."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")

@@ -50,15 +50,9 @@ class TaskRunner(Protocol):
         """Number of parallel tasks."""
 
     def run(self, name: str, fn: TaskFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
-        """Run `fn(config, task)` for every task.
-
-        Args:
-            config: the same for all tasks; JSON, no secrets.
-            tasks: one for each call; JSON, no secrets.
-
-        Returns:
-            The results in the order of the tasks. An exception of a task is raised after all have stopped.
-        """
+        """Run `fn(config, task)` for every task. `config`: the same for all tasks; JSON, no secrets. `tasks`: one for
+        each call; JSON, no secrets. Returns the results in the order of the tasks. An exception of a task is raised
+        after all have stopped."""
 
 
 class LocalRunner:
@@ -140,12 +134,7 @@ PROGRESS = "dredge_progress"
 
 
 class Progress:
-    """Progress of a task.
-
-    Args:
-        where: folder of progress files, from `log_progress`.
-        task: name of this task's file.
-    """
+    """Progress of a task. `where`: folder of progress files, from `log_progress`. `task`: name of this task's file."""
 
     def __init__(self, folder: RunFolder, where: str, task: str) -> None:
         self._folder = folder
@@ -178,15 +167,8 @@ def line(step: str, unit: str, done: int, total: int | None, seconds: float) -> 
 
 @contextmanager
 def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> Iterator[str]:
-    """Log the progress of tasks during a block.
-
-    Args:
-        step: name, and folder of the progress files.
-        total: None if unknown.
-
-    Yields:
-        The folder for `Progress` in the tasks.
-    """
+    """Log the progress of tasks during a block. `step`: name, and folder of the progress files. `total`: None if
+    unknown. Yields the folder for `Progress` in the tasks."""
     # A folder for each try: progress files of an earlier try must not count.
     where = f"{step}/_progress/{uuid.uuid4().hex[:8]}"
     stop = threading.Event()
@@ -195,15 +177,16 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
     def poll() -> None:
         while not stop.wait(EVERY_SECONDS):
             try:
-                done = _done(folder, where)
+                keys = [item.key for item in folder.writer.list_level(f"{where}/").objects]
+                done = sum(json.loads(data)["done"] for _, data in folder.writer.get_many(keys))
+                seconds = running_seconds() - started
+                text = line(step, unit, done, total, seconds)
+                progress = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
+                log.info("%s", text, extra={PROGRESS: progress})
+                now = {"text": text, "done": done, "total": total, "at": utc_now().isoformat()}
+                folder.write_json(f"{step}/{NOW}", now)
             except DredgeError as error:
-                log.debug("%s: progress cannot be read: %s", step, error)
-                continue
-            seconds = running_seconds() - started
-            text = line(step, unit, done, total, seconds)
-            progress = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
-            log.info("%s", text, extra={PROGRESS: progress})
-            _leave(folder, step, {"text": text, "done": done, "total": total, "at": utc_now().isoformat()})
+                log.debug("%s: progress cannot be read or written: %s", step, error)
 
     thread = threading.Thread(target=poll, name=f"progress-{step}", daemon=True)
     thread.start()
@@ -212,11 +195,6 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
     finally:
         stop.set()
         thread.join()
-
-
-def _done(folder: RunFolder, where: str) -> int:
-    keys = [item.key for item in folder.writer.list_level(f"{where}/").objects]
-    return sum(json.loads(data)["done"] for _, data in folder.writer.get_many(keys))
 
 
 def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
@@ -229,45 +207,26 @@ def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
     return found
 
 
-def _leave(folder: RunFolder, step: str, value: dict[str, Any]) -> None:
-    try:
-        folder.write_json(f"{step}/{NOW}", value)
-    except DredgeError as error:
-        log.debug("%s: progress cannot be written: %s", step, error)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """URIs of a run, for its tasks.
-
-    Attributes:
-        attempt: the try, from `StepTry.named`; None outside a step.
-        store_uri: the collected storage namespace (lakeFS) or repository (Icechunk).
-        state_uri: the folder with lease and index.
-        progress: folder of progress files, relative to the run folder.
-    """
+    """URIs of a run, for its tasks."""
 
     run_uri: str
     run_id: str
-    attempt: tuple[str, int] | None
-    store_uri: str
-    state_uri: str
-    progress: str
+    attempt: tuple[str, int] | None  # the try, from `StepTry.named`; None outside a step
+    store_uri: str  # the collected storage namespace (lakeFS) or repository (Icechunk)
+    state_uri: str  # the folder with lease and index
+    progress: str  # folder of progress files, relative to the run folder
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRun:
-    """A run in a task.
-
-    Attributes:
-        folder: the run folder; files belong to the driver's try.
-        task: name among the tasks of the step.
-    """
+    """A run in a task."""
 
     stores: Stores
-    folder: RunFolder
+    folder: RunFolder  # the run folder; files belong to the driver's try
     progress: Progress
-    task: str
+    task: str  # name among the tasks of the step
 
     @classmethod
     def open(cls, stores: Stores, task: str) -> WorkerRun:

@@ -41,15 +41,9 @@ def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None
 
 
 def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> str | None:
-    """Replace an object if it still has the ETag.
-
-    Args:
-        etag: from `read_tagged`; None to create the object.
-
-    Returns:
-        The new ETag; None if another process changed the object. If the response was lost, the result can be None after
-        a write: read the object again.
-    """
+    """Replace an object if it still has the ETag. `etag`: from `read_tagged`; None to create the object. Returns the
+    new ETag; None if another process changed the object. If the response was lost, the result can be None after a
+    write: read the object again."""
     try:
         if etag is None:
             return writer.put_if_absent(key, data) or ""
@@ -75,15 +69,9 @@ def change_file[T](writer: ObjectWriter, key: str, change: Callable[[Any], T]) -
 def replace_again(
     writer: ObjectWriter, key: str, data: bytes, etag: str | None, is_own: Callable[[bytes], bool]
 ) -> bool:
-    """Replace an object if it still has the ETag, or if an earlier try of the same run wrote it.
-
-    Args:
-        etag: from `read_tagged`; None to create the object.
-        is_own: whether bytes are from an earlier try.
-
-    Returns:
-        Whether the object has the data now, also when a response was lost.
-    """
+    """Replace an object if it still has the ETag, or if an earlier try of the same run wrote it. `etag`: from
+    `read_tagged`; None to create the object. `is_own`: whether bytes are from an earlier try. Returns whether the
+    object has the data now, also when a response was lost."""
     if replace_tagged(writer, key, data, etag):
         return True
     tagged = read_tagged(writer, key)
@@ -112,12 +100,8 @@ class StepTry:
 
     @classmethod
     def claim(cls, writer: ObjectWriter, step: str) -> Self:
-        """Start a try, and fence off earlier tries.
-
-        Raises:
-            UnavailableError: other processes claim tries all the time.
-            FormatError: the object with the number is damaged.
-        """
+        """Start a try, and fence off earlier tries. Raises UnavailableError: other processes claim tries all the time;
+        FormatError: the object with the number is damaged."""
         if (first := cls.claim_first(writer, step)) is not None:
             return first
         for _ in range(_ROUNDS_MAX):
@@ -158,33 +142,12 @@ class StepTry:
         return f"{self.step}/t{self.number:03d}/{name.removeprefix(f'{self.step}/')}"
 
     def publish(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON object under a name shared by all tries, unless a later try wrote it.
-
-        The object has the number of its try as `try_number`. A later try replaces it.
-
-        Raises:
-            OvertakenError: there is a later try, and the object exists.
-            UnavailableError: other processes write all the time.
-        """
-        data = json.dumps({**value, "try_number": self.number}, sort_keys=True).encode()
-        if replace_tagged(self.writer, key, data, None):
-            return
-        for _ in range(_ROUNDS_MAX):
-            self.check()
-            etag, number = _published(self.writer, key)
-            if number > self.number:
-                continue  # claimed and published since the look
-            if replace_tagged(self.writer, key, data, etag):
-                return
-        raise self._busy(key)
+        """Write a JSON object with the number of this try as `try_number`; see `replace`."""
+        self.replace(key, json.dumps({**value, "try_number": self.number}, sort_keys=True).encode())
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object without a try number under a name shared by all tries, unless there is a later try.
-
-        Raises:
-            OvertakenError: there is a later try.
-            UnavailableError: other processes write all the time.
-        """
+        """Write an object under a name shared by all tries. Raises OvertakenError if the object exists and there is a
+        later try, and UnavailableError if other processes write all the time."""
         if replace_tagged(self.writer, key, data, None):
             return  # where nothing is; a later try replaces it
         for _ in range(_ROUNDS_MAX):
@@ -193,10 +156,7 @@ class StepTry:
             self.check()
             if replace_tagged(self.writer, key, data, None if found is None else found[0]):
                 return
-        raise self._busy(key)
-
-    def _busy(self, key: str) -> UnavailableError:
-        return UnavailableError(
+        raise UnavailableError(
             f"{self.writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Run the step again when"
             " it is not being run elsewhere."
         )
@@ -228,15 +188,3 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
         raise FormatError(
             f"{reader.uri}/{key} does not say which try counts ({error}). Nothing was deleted. Start a new run."
         ) from None
-
-
-def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
-    """Return the ETag of a published object (None if absent), and the number of the try that wrote it."""
-    found = read_tagged(reader, key)
-    if found is None:
-        return None, 0
-    etag, data = found
-    try:
-        return etag, int(json.loads(data).get("try_number", 0))
-    except (ValueError, TypeError, AttributeError):
-        return etag, 0  # damaged: may be replaced

@@ -66,28 +66,17 @@ class State(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Current[S: State]:
-    """The state in the pointer.
+    """The state in the pointer."""
 
-    Attributes:
-        etag: of the pointer; None if absent.
-        version: None if the pointer names none.
-        state: None if it cannot be used.
-        problem: why; "" without a problem, also if there never was a state.
-    """
-
-    etag: str | None = None
-    version: Version | None = None
-    state: S | None = None
-    problem: str = ""
+    etag: str | None = None  # of the pointer; None if absent
+    version: Version | None = None  # None if the pointer names none
+    state: S | None = None  # None if it cannot be used
+    problem: str = ""  # why; "" without a problem, also if there never was a state
 
 
 class VersionStore[S: State](ABC):
-    """Reads the state and advances it.
-
-    Args:
-        writer: on the folder of lease, index and state.
-        options: store options for run folders.
-    """
+    """Reads the state and advances it. `writer`: on the folder of lease, index and state. `options`: store options for
+    run folders."""
 
     def __init__(self, writer: ObjectWriter, options: StorageOptions | None = None) -> None:
         self.writer = writer
@@ -134,12 +123,7 @@ class VersionStore[S: State](ABC):
         """Return all files of a state, with their folders."""
 
     def load(self, version: Version) -> S:
-        """Read a version.
-
-        Raises:
-            DredgeError: it is missing.
-            ValueError: it is damaged.
-        """
+        """Read a version. Raises DredgeError: it is missing; ValueError: it is damaged."""
         return self.read(version.name, version.sha256)
 
     def newest(self) -> Version | None:
@@ -155,15 +139,8 @@ class VersionStore[S: State](ABC):
             raise FormatError(f"{POINTER} names no version") from None
 
     def read(self, name: str, sha256: str | None) -> S:
-        """Read a version by its name.
-
-        Args:
-            sha256: of its bytes; None checks the first digits, in the name.
-
-        Raises:
-            DredgeError: it is missing.
-            ValueError: it is damaged.
-        """
+        """Read a version by its name. `sha256`: of its bytes; None checks the first digits, in the name. Raises
+        DredgeError: it is missing; ValueError: it is damaged."""
         kept = None if sha256 is None else get_part_cache(BY_DIGEST)
         data = (None if kept is None or sha256 is None else kept.get(sha256)) or self.writer.get(name)
         digest = hashlib.sha256(data).hexdigest()
@@ -246,12 +223,8 @@ def read_pointer(reader: ObjectReader) -> tuple[str | None, str]:
 
 
 def verify(files: Iterable[tuple[RunFolder, PartInfo]]) -> None:
-    """Check files: small ones completely, many bytes by length only; those are checked when they are read.
-
-    Raises:
-        DredgeError: a file is missing or damaged.
-        ValueError: a file has another length.
-    """
+    """Check files: small ones completely, many bytes by length only; those are checked when they are read. Raises
+    DredgeError: a file is missing or damaged; ValueError: a file has another length."""
     known = list(files)
     whole = sum(part.size_bytes for _, part in known) <= _VERIFY_BYTES_MAX
 
@@ -269,15 +242,8 @@ def verify(files: Iterable[tuple[RunFolder, PartInfo]]) -> None:
 def choose_mode[S: State](
     mode: str, clean_every_days: float, current: Current[S], now: datetime
 ) -> tuple[str, str]:
-    """Choose between a clean and an optimized run.
-
-    Args:
-        mode: CLEAN, OPTIMIZED or AUTO.
-        clean_every_days: age of the last clean run at which an AUTO run is clean.
-
-    Returns:
-        CLEAN or OPTIMIZED, and the reason, half a sentence.
-    """
+    """Choose between a clean and an optimized run. `mode`: CLEAN, OPTIMIZED or AUTO. `clean_every_days`: age of the
+    last clean run at which an AUTO run is clean. Returns CLEAN or OPTIMIZED, and the reason, half a sentence."""
     if mode == CLEAN:
         return CLEAN, "asked for"
     if current.state is None:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from lakefs_embedded.auth import model
 from lakefs_embedded.auth.model import Clock, Credential, Group, Policy, SecretBox, Statement, User
 from lakefs_embedded.auth.permissions import check_statement
-from lakefs_embedded.auth.records import AuthRecords, Page, page_of
+from lakefs_embedded.auth.records import AuthRecords, page_of
+from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import (
     AlreadyExistsError,
     CredentialsNotFoundError,
@@ -295,9 +296,6 @@ class CredentialStore:
             if key.endswith(ending):
                 return key.split(b"/")[1].decode()
         return None
-
-
-__all__ = ["Directory", "Page"]
 
 
 class Directory:

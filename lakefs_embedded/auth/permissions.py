@@ -77,19 +77,12 @@ class Action(StrEnum):
     CREATE_CREDENTIALS = "auth:CreateCredentials"
     DELETE_CREDENTIALS = "auth:DeleteCredentials"
     LIST_CREDENTIALS = "auth:ListCredentials"
-    READ_EXTERNAL_PRINCIPAL = "auth:ReadExternalPrincipal"
-    CREATE_EXTERNAL_PRINCIPAL = "auth:CreateUserExternalPrincipal"
-    DELETE_EXTERNAL_PRINCIPAL = "auth:DeleteUserExternalPrincipal"
-    READ_ACTION = "ci:ReadAction"
     PREPARE_GC_COMMITS = "retention:PrepareGarbageCollectionCommits"
     PREPARE_GC_UNCOMMITTED = "retention:PrepareGarbageCollectionUncommitted"
     GET_GC_RULES = "retention:GetGarbageCollectionRules"
     SET_GC_RULES = "retention:SetGarbageCollectionRules"
     GET_BRANCH_PROTECTION = "branches:GetBranchProtectionRules"
     SET_BRANCH_PROTECTION = "branches:SetBranchProtectionRules"
-    READ_PULL_REQUEST = "pr:ReadPullRequest"
-    WRITE_PULL_REQUEST = "pr:WritePullRequest"
-    LIST_PULL_REQUESTS = "pr:ListPullRequests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +103,6 @@ def object_arn(repository: str, path: str) -> str:
     return f"{FS_PREFIX}repository/{repository}/object/{path}"
 
 
-def branch_arn(repository: str, branch: str) -> str:
-    """ARN of a branch."""
-    return f"{FS_PREFIX}repository/{repository}/branch/{branch}"
-
-
-def tag_arn(repository: str, tag: str) -> str:
-    """ARN of a tag."""
-    return f"{FS_PREFIX}repository/{repository}/tag/{tag}"
-
-
 def namespace_arn(uri: str) -> str:
     """ARN of a storage namespace or of an import source."""
     return f"{FS_PREFIX}namespace/{uri}"
@@ -128,16 +111,6 @@ def namespace_arn(uri: str) -> str:
 def user_arn(user: str) -> str:
     """ARN of a user."""
     return f"{AUTH_PREFIX}user/{user}"
-
-
-def group_arn(group: str) -> str:
-    """ARN of a group."""
-    return f"{AUTH_PREFIX}group/{group}"
-
-
-def policy_arn(policy: str) -> str:
-    """ARN of a policy."""
-    return f"{AUTH_PREFIX}policy/{policy}"
 
 
 ALLOW, DENY = "allow", "deny"

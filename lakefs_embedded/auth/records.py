@@ -12,37 +12,19 @@ keep links consistent without transactions:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from lakefs_embedded.auth import model
 from lakefs_embedded.auth.model import PARTITION
+from lakefs_embedded.catalog.listing import take_page
+from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import AlreadyExistsError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Page[T]:
-    """One page of a listing in name order; `next_offset` is `after` of the next page, or ""."""
-
-    results: list[T]
-    next_offset: str
-
-    @property
-    def has_more(self) -> bool:
-        """Whether another page follows."""
-        return bool(self.next_offset)
-
-
 def page_of[T](named: Iterator[tuple[str, T]], amount: int) -> Page[T]:
     """Take the first `amount` items of a listing, given as (name, item)."""
-    results: list[T] = []
-    last = ""
-    for name, item in named:
-        if len(results) == amount:
-            return Page(results, last)
-        results.append(item)
-        last = name
-    return Page(results, "")
+    page = take_page(named, amount, lambda each: each[0])
+    return Page([item for _, item in page.results], page.has_more, page.next_offset)
 
 
 class AuthRecords:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.catalog import Catalog
-from lakefs_embedded.catalog.dumps import RefsDump, RefsTask
 from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.catalog.imports import ImportPath, ImportStatus
 from lakefs_embedded.catalog.model import CATALOG_DEFECTS, Settings
@@ -49,8 +48,6 @@ __all__ = [
     "PreparedCommits",
     "PreparedUncommitted",
     "PresignUnsupportedError",
-    "RefsDump",
-    "RefsTask",
     "Repository",
     "Rules",
     "Settings",

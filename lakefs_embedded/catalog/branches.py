@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -29,22 +29,15 @@ from lakefs_embedded.staging.reset import Resets
 ResetKind = Literal["reset", "object", "common_prefix"]
 
 
+@dataclass(eq=False)
 class BranchService:
     """Creates, gets, lists, deletes and resets branches; lists their uncommitted changes."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        staging: Staging,
-        namespaces: Namespaces,
-        contents: Contents,
-        write_tries: int,
-    ) -> None:
-        self._refs = refs
-        self._staging = staging
-        self._namespaces = namespaces
-        self._contents = contents
-        self._write_tries = write_tries
+    _refs: Refs
+    _staging: Staging
+    _namespaces: Namespaces
+    _contents: Contents
+    _write_tries: int
 
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False

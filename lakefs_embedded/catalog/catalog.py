@@ -5,13 +5,12 @@
            .tags           create, get, list, delete                                 branches.py
            .commits        commit, look up, log                                      commits.py
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
-           .reading        stat, get and list objects at any ref                     reading.py
+           .reading        stat, get and list objects at any ref                     objects.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
            .addresses      hand out an address, link the object written there        objects.py
            .multiparts     multipart uploads                                         multiparts.py
            .imports        commit objects of other places, without copying           imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
-           .dumps          dump and restore refs                                     dumps.py
 
 Services share `CommitWriter` and `StagedWrites` (write a commit, a staged change), `Contents` and `ObjectBytes` (read
 a path, and its bytes), and the records of model.py.
@@ -29,15 +28,13 @@ from dredge.xid import new_xid
 from lakefs_embedded.catalog.branches import BranchService, TagService
 from lakefs_embedded.catalog.commits import CommitService, CommitWriter
 from lakefs_embedded.catalog.contents import Contents, StagedWrites
-from lakefs_embedded.catalog.dumps import DumpService
 from lakefs_embedded.catalog.entries import ObjectBytes, PathProvider
 from lakefs_embedded.catalog.garbage import GarbageService
 from lakefs_embedded.catalog.imports import ImportService
 from lakefs_embedded.catalog.merges import MergeService
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Settings, Staging
 from lakefs_embedded.catalog.multiparts import MultipartService
-from lakefs_embedded.catalog.objects import AddressService, ObjectService
-from lakefs_embedded.catalog.reading import ReadingService
+from lakefs_embedded.catalog.objects import AddressService, ObjectService, ReadingService
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.catalog.results import ExpiredRecords
 from lakefs_embedded.catalog.signing import SignedUrls
@@ -75,14 +72,14 @@ class Catalog:
         self._handed_out, self._copies = HandedOut(kv), Copies(kv)
 
         namespaces = Namespaces(open_namespace)
-        rule = SplitRule(settings.range_bytes_min, settings.range_bytes_max, settings.range_raggedness)
-        paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
+        rule = SplitRule(raggedness=settings.range_raggedness)
+        paths = PathProvider(clock, settings.slice_names_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
-        tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
+        tasks = Tasks(kv, clock, new_xid(clock()), self._background)
 
         self.repositories = RepositoryService(kv, refs, namespaces)
         self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
@@ -109,7 +106,6 @@ class Catalog:
         self.garbage = GarbageService(
             refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
         )
-        self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
 
     def resume(self) -> None:
         """Finish interrupted work: repositories half created or half deleted, staging tokens to drop."""

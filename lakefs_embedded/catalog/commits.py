@@ -14,8 +14,8 @@ from lakefs_embedded.catalog.entries import path_bytes
 from lakefs_embedded.catalog.listing import take_page
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Staging
 from lakefs_embedded.catalog.results import Page
-from lakefs_embedded.committed import Change, apply, diff
-from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.committed.merge import diff
+from lakefs_embedded.committed.writing import Change, SplitRule, apply
 from lakefs_embedded.errors import (
     DataNotFoundError,
     InvalidValueError,
@@ -30,22 +30,15 @@ from lakefs_embedded.staging.protocol import Build
 from lakefs_embedded.staging.reset import same_identity
 
 
+@dataclass(eq=False)
 class CommitService:
     """Commits, looks commits up, and lists them."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        areas: StagingAreas,
-        namespaces: Namespaces,
-        commit_writer: CommitWriter,
-        rule: SplitRule,
-    ) -> None:
-        self._refs = refs
-        self._areas = areas
-        self._namespaces = namespaces
-        self._commit_writer = commit_writer
-        self._rule = rule
+    _refs: Refs
+    _areas: StagingAreas
+    _namespaces: Namespaces
+    _commit_writer: CommitWriter
+    _rule: SplitRule
 
     def commit(
         self,

@@ -168,15 +168,15 @@ def _chunks(content: BinaryIO | Iterable[bytes]) -> Iterable[bytes]:
 
 
 DATA_PREFIX = "data/"
+SLICE_AGE_MAX = timedelta(hours=1)
 
 
 class PathProvider:
     """Makes names of new objects, at most `names_max` in a slice; safe for use from many threads."""
 
-    def __init__(self, clock: Callable[[], datetime], names_max: int, age_max: timedelta) -> None:
+    def __init__(self, clock: Callable[[], datetime], names_max: int) -> None:
         self._clock = clock
         self._names_max = names_max
-        self._age_max = age_max
         self._lock = threading.Lock()
         self._slice = ""
         self._began: datetime | None = None
@@ -186,7 +186,7 @@ class PathProvider:
         """Make a unique address, relative to the storage namespace."""
         now = self._clock()
         with self._lock:
-            if self._began is None or self._names >= self._names_max or now - self._began >= self._age_max:
+            if self._began is None or self._names >= self._names_max or now - self._began >= SLICE_AGE_MAX:
                 self._slice, self._began, self._names = new_descending_xid(now), now, 0
             self._names += 1
             return f"{DATA_PREFIX}{self._slice}/{new_xid(now)}"

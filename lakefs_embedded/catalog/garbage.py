@@ -25,39 +25,26 @@ from dredge.xid import new_descending_xid, new_xid
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Settings
 from lakefs_embedded.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus, SignedUrl
 from lakefs_embedded.catalog.signing import SignedUrls
-from lakefs_embedded.catalog.tasks import Tasks
+from lakefs_embedded.catalog.tasks import Status, Tasks
 from lakefs_embedded.catalog.tracked import Copies
 from lakefs_embedded.catalog.uncommitted import Mark, PageFile, UncommittedPage
 from lakefs_embedded.errors import RulesNotFoundError
 from lakefs_embedded.refs.records import Commit
 from lakefs_embedded.staging.area import StagingAreas
 
-OPERATION = "gc_prepare_commits"
-_TASK_PREFIX = "GCPC"
 
-
+@dataclass(eq=False)
 class GarbageService:
     """Stores the rules, and prepares a run: active commits, uncommitted addresses."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        areas: StagingAreas,
-        namespaces: Namespaces,
-        copies: Copies,
-        signed_urls: SignedUrls,
-        tasks: Tasks,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
-        self._refs = refs
-        self._areas = areas
-        self._namespaces = namespaces
-        self._copies = copies
-        self._signed_urls = signed_urls
-        self._tasks = tasks
-        self._clock = clock
-        self._settings = settings
+    _refs: Refs
+    _areas: StagingAreas
+    _namespaces: Namespaces
+    _copies: Copies
+    _signed_urls: SignedUrls
+    _tasks: Tasks
+    _clock: Clock
+    _settings: Settings
 
     def get_gc_rules(self, repository: str) -> Rules:
         """Read the rules."""
@@ -81,20 +68,19 @@ class GarbageService:
     def prepare_commits_async(self, repository: str) -> str:
         """Begin the same in the background, with or without rules. Returns the task id."""
         found = self._refs.repositories.writable(repository)
-        status = messages.GarbageCollectionPrepareStatus()
 
-        def work() -> None:
+        def work(status: Status) -> None:
             result = self._prepare_commits(found)
             status.info.run_id = result.run_id
             status.info.gc_commits_location = result.commits_location
             status.info.gc_addresses_location = result.addresses_location
 
-        return self._tasks.submit(found, status, _TASK_PREFIX, OPERATION, work)
+        return self._tasks.submit(found, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
         """The progress of `prepare_commits_async`. Unknown after 24 h."""
         found = self._refs.repositories.get(repository)
-        status = self._tasks.get(found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus)
+        status = self._tasks.get(found, task_id)
         task, info = status.task, status.info
         updated = messages.from_timestamp(task.updated_at)
         result = None

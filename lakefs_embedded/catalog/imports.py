@@ -28,8 +28,8 @@ from lakefs_embedded.catalog.merges import STRATEGY_KEY
 from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
 from lakefs_embedded.catalog.repositories import RepositoryService
 from lakefs_embedded.catalog.tasks import Background
-from lakefs_embedded.committed import Strategy
 from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.merge import Strategy
 from lakefs_embedded.committed.writing import SplitRule, replace_below
 from lakefs_embedded.errors import InvalidValueError, MergeConflictError, NotUniqueError, TaskNotFoundError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store

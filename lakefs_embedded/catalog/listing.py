@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from dredge.lakefs.files.ranges import Value
 from lakefs_embedded.catalog.entries import decode_entry, path_bytes, path_text
 from lakefs_embedded.catalog.results import Diff, DiffType, Page
-from lakefs_embedded.committed import Difference, RangeReader
+from lakefs_embedded.committed.merge import Difference
+from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.staging.area import StagingAreas, staged_changes
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dredge.lakefs.files.records import Repository
-from lakefs_embedded import committed
 from lakefs_embedded.catalog.commits import CommitInfo, CommitWriter
 from lakefs_embedded.catalog.listing import Changed, committed_diffs, diff_page
 from lakefs_embedded.catalog.model import Namespaces, Refs
 from lakefs_embedded.catalog.results import CommitOverrides, Diff, MergeBase, Page
-from lakefs_embedded.committed import Strategy
+from lakefs_embedded.committed import merge as content
+from lakefs_embedded.committed.merge import Strategy
 from lakefs_embedded.committed.writing import SplitRule
 from lakefs_embedded.errors import (
     InvalidValueError,
@@ -30,20 +30,14 @@ STRATEGY_KEY = ".lakefs.merge.strategy"
 _STRATEGIES = {"": Strategy.DEFAULT} | {strategy.value: strategy for strategy in Strategy}
 
 
+@dataclass(eq=False)
 class MergeService:
     """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        namespaces: Namespaces,
-        commit_writer: CommitWriter,
-        rule: SplitRule,
-    ) -> None:
-        self._refs = refs
-        self._namespaces = namespaces
-        self._commit_writer = commit_writer
-        self._rule = rule
+    _refs: Refs
+    _namespaces: Namespaces
+    _commit_writer: CommitWriter
+    _rule: SplitRule
 
     def merge(
         self,
@@ -200,10 +194,10 @@ class MergeService:
 
         def seek(start: bytes) -> Iterator[tuple[bytes, Changed]]:
             if two_dot:
-                found_diffs = committed.diff(ranges, from_commit.metarange_id, to_commit.metarange_id)
+                found_diffs = content.diff(ranges, from_commit.metarange_id, to_commit.metarange_id)
             else:
                 base = self._base(found, from_commit.id, to_commit.id)
-                found_diffs = committed.compare(
+                found_diffs = content.compare(
                     ranges, base.metarange_id, to_commit.metarange_id, from_commit.metarange_id
                 )
             return committed_diffs(found_diffs, start)
@@ -235,8 +229,8 @@ class MergeService:
     ) -> str:
         ranges = self._namespaces.of(repository).ranges
         try:
-            return committed.merge(ranges, base, source, destination, strategy, self._rule)
-        except committed.MergeConflictError:
+            return content.merge(ranges, base, source, destination, strategy, self._rule)
+        except content.MergeConflictError:
             raise MergeConflictError from None
 
 

@@ -11,14 +11,14 @@ from typing import Literal, Self, get_args
 from dredge.errors import ConfigError
 from dredge.lakefs.files.records import Repository
 from dredge.storage import ObjectWriter
-from lakefs_embedded.committed import RangeStore
+from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.kv import Store
 from lakefs_embedded.refs.branches import Branches, Protection, Tags
 from lakefs_embedded.refs.commits import Commits, MistakenIds
 from lakefs_embedded.refs.expressions import Resolver
 from lakefs_embedded.refs.repositories import LifeCycle, Repositories, open_repositories
 from lakefs_embedded.staging.area import StagingAreas
-from lakefs_embedded.staging.protocol import CommitProtocol
+from lakefs_embedded.staging.protocol import COMMIT_TRIES, CommitProtocol
 from lakefs_embedded.staging.reset import TokenDropper
 
 # Faults of real servers that tests switch on. All are off by default, and stay off in production.
@@ -46,19 +46,14 @@ class Settings:
         link_expiry: maximum age of a handed-out address to link.
         copy_expiry: life of the record of a shared copy (profile `design`); a prepare run may take half as long.
         slice_names_max: names in one slice below `data/`.
-        slice_age_max: maximum age of an open slice.
         prepare_file_bytes_max: flushed parquet bytes at the end of a prepare page.
         prepare_interval: maximum time of a prepare page.
         prepare_flush_rows: rows between two flushes of a prepare page.
         prepare_branch_time: minimum time of a prepare page on a branch, for benchmarks. A real server needs about
             11 ms (measured with 500 branches of 150 staged entries).
-        range_bytes_min: a smaller range is not closed (estimated size).
-        range_bytes_max: a range is closed at this size (estimated size).
         range_raggedness: one key in this many closes a range.
         branch_cache: maximum age of a cached branch record for the first read of a request.
         write_tries: tries of a write before it fails with 429.
-        commit_tries: tries of the last step of a commit before it fails with 429.
-        task_expiry: life of the status of an asynchronous task.
         import_from_repositories: allow imports from another repository's namespace, as a real server does. A
             collection of the other repository must protect this one, or it deletes the imported objects.
         presign: sign URLs to read and write objects, if the store can.
@@ -72,18 +67,13 @@ class Settings:
     link_expiry: timedelta = timedelta(hours=24)
     copy_expiry: timedelta = timedelta(hours=48)
     slice_names_max: int = 50_000
-    slice_age_max: timedelta = timedelta(hours=1)
     prepare_file_bytes_max: int = 20 << 20
     prepare_interval: timedelta = timedelta(minutes=1)
     prepare_flush_rows: int = 100_000
     prepare_branch_time: timedelta = timedelta(0)
-    range_bytes_min: int = 0
-    range_bytes_max: int = 20 << 20
     range_raggedness: int = 50_000
     branch_cache: timedelta = timedelta(milliseconds=500)
     write_tries: int = 3
-    commit_tries: int = 10
-    task_expiry: timedelta = timedelta(hours=24)
     import_from_repositories: bool = False
     presign: bool = False
     background: bool = True
@@ -94,7 +84,7 @@ class Settings:
             raise ConfigError(f"profile {self.profile!r} is unknown; use 'lakefs' or 'design'")
         if self.life_cycle not in get_args(LifeCycle):
             raise ConfigError(f"life_cycle {self.life_cycle!r} is unknown; use one of {get_args(LifeCycle)}")
-        for name in ("slice_names_max", "prepare_flush_rows", "write_tries", "commit_tries"):
+        for name in ("slice_names_max", "prepare_flush_rows", "write_tries"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
         if self.prepare_branch_time < timedelta(0):
@@ -150,7 +140,7 @@ class Staging:
         """Open the staging areas of a store."""
         return cls(
             areas=StagingAreas(kv),
-            protocol=CommitProtocol(refs.branches, settings.commit_tries, sleep),
+            protocol=CommitProtocol(refs.branches, COMMIT_TRIES, sleep),
             dropper=TokenDropper(kv, refs.repositories, refs.branches, background=settings.background),
         )
 

@@ -10,9 +10,9 @@ Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postob
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
@@ -36,36 +36,17 @@ class UploadNotFoundError(MissingError):
     default = "multipart upload not found"
 
 
-@dataclass(frozen=True, slots=True)
-class MultipartUpload:
-    """An open upload; `branch` is "" if a real server began it."""
-
-    upload_id: str
-    branch: str
-    path: str
-    begun: datetime
-
-
+@dataclass(eq=False)
 class MultipartService:
-    """Begins, completes, aborts and lists multipart uploads."""
+    """Begins, completes and aborts multipart uploads."""
 
-    def __init__(
-        self,
-        kv: Store,
-        refs: Refs,
-        namespaces: Namespaces,
-        contents: Contents,
-        writes: StagedWrites,
-        paths: PathProvider,
-        clock: Clock,
-    ) -> None:
-        self._kv = kv
-        self._refs = refs
-        self._namespaces = namespaces
-        self._contents = contents
-        self._writes = writes
-        self._paths = paths
-        self._clock = clock
+    _kv: Store
+    _refs: Refs
+    _namespaces: Namespaces
+    _contents: Contents
+    _writes: StagedWrites
+    _paths: PathProvider
+    _clock: Clock
 
     def create_multipart(
         self,
@@ -102,19 +83,15 @@ class MultipartService:
         """Write one part."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
-        try:
+        with _known():
             return self._uploads(found).put_part(record.physical_address, upload_id, number, chunks)
-        except NotFoundError:
-            raise UploadNotFoundError from None
 
     def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
         """The parts uploaded so far, by number."""
         found = self._refs.repositories.get(repository)
         record = self._upload_record(repository, branch, path, upload_id)
-        try:
+        with _known():
             return self._uploads(found).parts(record.physical_address, upload_id)
-        except NotFoundError:
-            raise UploadNotFoundError from None
 
     def complete_multipart(
         self,
@@ -138,10 +115,8 @@ class MultipartService:
         record = self._upload_record(repository, branch, path, upload_id)
         if if_none_match and self._contents.value_on(found, present, raw):
             raise PreconditionError
-        try:
+        with _known():
             done = self._uploads(found).complete(record.physical_address, upload_id, parts)
-        except NotFoundError:
-            raise UploadNotFoundError from None
         entry = Entry(
             address=record.physical_address,
             size=done.info.size,
@@ -158,38 +133,29 @@ class MultipartService:
         """Abort an upload and discard its parts."""
         found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
-        try:
+        with _known():
             self._uploads(found).abort(record.physical_address, upload_id)
-        except NotFoundError:
-            raise UploadNotFoundError from None
         self._kv.delete(PARTITION, upload_id.encode())
-
-    def list_multiparts(self, repository: str) -> list[MultipartUpload]:
-        """Open uploads of a repository with a record, in order of branch, path and id."""
-        found = self._refs.repositories.get(repository)
-        listed: list[MultipartUpload] = []
-        for upload in self._uploads(found).open():
-            try:
-                record = self._read_upload(upload.upload_id)
-            except UploadNotFoundError:
-                continue
-            listed.append(MultipartUpload(upload.upload_id, record.branch, record.path, upload.begun))
-        return sorted(listed, key=lambda each: (each.branch, each.path, each.upload_id))
 
     def _uploads(self, repository: Repository) -> Uploads:
         return open_uploads(self._namespaces.of(repository).objects)
 
-    def _read_upload(self, upload_id: str) -> messages.UploadData:
+    def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
         try:
             raw = self._kv.get(PARTITION, upload_id.encode("utf-8", "surrogateescape"))
         except (KeyNotFoundError, ValueError):
             raise UploadNotFoundError from None
-        return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
-
-    def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
-        record = self._read_upload(upload_id)
+        record = messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
         asked, kept = (repository, branch), (record.repository, record.branch)
         # Uploads of a real server have neither repository nor branch: the store checks their namespace.
         if record.path != path or (any(kept) and asked != kept):
             raise UploadNotFoundError
         return record
+
+
+@contextmanager
+def _known() -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError:
+        raise UploadNotFoundError from None

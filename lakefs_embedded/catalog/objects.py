@@ -1,13 +1,16 @@
-"""API calls to change the objects of a branch, also for clients writing to the object store themselves."""
+"""API calls to read objects at any ref, and to change those of a branch, also for clients that write to the store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from dredge.errors import NotFoundError
 from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Repository
+from dredge.storage import ObjectStream
 from lakefs_embedded.catalog.contents import Contents, StagedWrites
 from lakefs_embedded.catalog.entries import (
     DEFAULT_CONTENT_TYPE,
@@ -18,41 +21,143 @@ from lakefs_embedded.catalog.entries import (
     decode_entry,
     entry_time,
     object_stats,
+    path_bytes,
+    prefix_stats,
 )
+from lakefs_embedded.catalog.listing import list_page
 from lakefs_embedded.catalog.model import Clock, Refs, Settings
-from lakefs_embedded.catalog.results import DeleteError, ObjectStats, SignedUrl
+from lakefs_embedded.catalog.results import DeleteError, ObjectContent, ObjectStats, Page, SignedUrl
 from lakefs_embedded.catalog.signing import SignedUrls, sign_address, verify_address
 from lakefs_embedded.catalog.tracked import Copies, HandedOut
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.errors import GravelerError, InvalidValueError, PreconditionError, UnsupportedError
+from lakefs_embedded.errors import (
+    DataNotFoundError,
+    GravelerError,
+    InvalidValueError,
+    PreconditionError,
+    UnsupportedError,
+)
 from lakefs_embedded.refs.records import check_path
+from lakefs_embedded.staging.protocol import read_branch
 from lakefs_embedded.staging.reset import same_identity
+
+
+class ReadingService:
+    """Gets and lists objects at any ref."""
+
+    def __init__(
+        self, refs: Refs, contents: Contents, object_bytes: ObjectBytes, signed_urls: SignedUrls
+    ) -> None:
+        self._refs = refs
+        self._contents = contents
+        self._bytes = object_bytes
+        self._signed_urls = signed_urls
+
+    def stat(self, repository: str, ref: str, path: str, *, presign: bool = False) -> ObjectStats:
+        """Look up a path; with `presign` its address is a pre-signed URL."""
+        found = self._refs.repositories.get(repository)
+        entry = self._contents.find_entry(found, ref, check_path(path))
+        return self._stats(found, path, entry, presign=presign)
+
+    def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
+        """Look up a path to read its bytes. Missing bytes are an error only of the read."""
+        found = self._refs.repositories.get(repository)
+        entry = self._contents.find_entry(found, ref, check_path(path))
+        objects, key = self._bytes.locate(found, entry)
+
+        def read(start: int, length: int | None) -> bytes:
+            try:
+                if length is None and start == 0:
+                    return objects.get(key)
+                return objects.get_range(key, start, entry.size - start if length is None else length)
+            except NotFoundError:
+                raise DataNotFoundError from None
+
+        def stream(start: int, length: int | None) -> ObjectStream:
+            try:
+                return objects.open_read(key, start, length)
+            except NotFoundError:
+                raise DataNotFoundError from None
+
+        return ObjectContent(
+            object_stats(found, path, entry),
+            read,
+            stream,
+            lambda: self._signed_urls.read_entry(found, path, entry),
+        )
+
+    def list_entries(
+        self,
+        repository: str,
+        ref: str,
+        *,
+        prefix: str = "",
+        delimiter: str = "",
+        after: str = "",
+        amount: int = 100,
+        presign: Callable[[str], bool] | None = None,
+    ) -> Page[ObjectStats]:
+        """List paths in byte order; a branch includes staged changes, `branch@` does not.
+
+        `presign` says whether to pre-sign the URL of a path; None for no path.
+        """
+        found = self._refs.repositories.get(repository)
+        resolved = self._refs.resolver.resolve(found, ref)
+
+        def page(seek: Callable[[bytes], Iterator[tuple[bytes, Value]]]) -> Page[ObjectStats]:
+            listed = list_page(seek, prefix, delimiter, after, amount)
+            return Page(
+                [
+                    prefix_stats(name)
+                    if value is None
+                    else self._stats(
+                        found,
+                        name,
+                        decode_entry(path_bytes(name), value),
+                        presign=presign is not None and presign(name),
+                    )
+                    for name, value in listed.results
+                ],
+                listed.has_more,
+                listed.next_offset,
+            )
+
+        if resolved.branch is None:
+            return page(lambda start: self._contents.list_committed(found, resolved.commit_id, start))
+        return read_branch(
+            self._refs.branches,
+            found,
+            resolved.branch,
+            lambda branch: page(
+                lambda start: self._contents.list_branch(
+                    found, branch, start, staging_only=resolved.staging_only
+                )
+            ),
+        )
+
+    def _stats(self, repository: Repository, path: str, entry: Entry, *, presign: bool) -> ObjectStats:
+        stats = object_stats(repository, path, entry)
+        if not presign:
+            return stats
+        signed = self._signed_urls.read_entry(repository, path, entry)
+        return replace(stats, physical_address=signed.url, physical_address_expiry=signed.expires)
+
 
 DELETE_PATHS_MAX = 1000
 
 
+@dataclass(eq=False)
 class ObjectService:
     """Uploads, stages, copies and deletes objects of a branch, and changes their metadata."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        contents: Contents,
-        writes: StagedWrites,
-        object_bytes: ObjectBytes,
-        paths: PathProvider,
-        copies: Copies,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
-        self._refs = refs
-        self._contents = contents
-        self._writes = writes
-        self._bytes = object_bytes
-        self._paths = paths
-        self._copies = copies
-        self._clock = clock
-        self._settings = settings
+    _refs: Refs
+    _contents: Contents
+    _writes: StagedWrites
+    _bytes: ObjectBytes
+    _paths: PathProvider
+    _copies: Copies
+    _clock: Clock
+    _settings: Settings
 
     def upload_object(
         self,
@@ -224,26 +329,17 @@ class ObjectService:
         return not same_identity(staged, committed)  # prepare leaves out the committed identity (L6, L45)
 
 
+@dataclass(eq=False)
 class AddressService:
     """Hands addresses out, and links the objects written there."""
 
-    def __init__(
-        self,
-        refs: Refs,
-        writes: StagedWrites,
-        paths: PathProvider,
-        handed_out: HandedOut,
-        signed_urls: SignedUrls,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
-        self._refs = refs
-        self._writes = writes
-        self._paths = paths
-        self._handed_out = handed_out
-        self._signed_urls = signed_urls
-        self._clock = clock
-        self._settings = settings
+    _refs: Refs
+    _writes: StagedWrites
+    _paths: PathProvider
+    _handed_out: HandedOut
+    _signed_urls: SignedUrls
+    _clock: Clock
+    _settings: Settings
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
         """Hand out a signed address for one path, as a full URI. The branch need not exist."""

@@ -1,7 +1,6 @@
-"""Background work of API calls, and the records of long-running work.
+"""Background work of API calls, and the records of preparations of garbage collection, the only long-running work.
 
-A record is `tasks/<prefix><20 characters>` in the repository's partition. Each kind of task has its message; all begin
-with a Task, for the progress.
+A record is `tasks/GCPC<20 characters>` in the repository's partition. Its message begins with a Task, for the progress.
 
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
@@ -23,113 +22,13 @@ from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import GravelerError, TaskNotFoundError
 from lakefs_embedded.kv import KeyNotFoundError, Store
 
-_ALPHABET = string.ascii_letters + string.digits + "_-"
-_KEY_PREFIX = "tasks/"
-
-
-type Status = (
-    messages.GarbageCollectionPrepareStatus | messages.RepositoryDumpStatus | messages.RepositoryRestoreStatus
-)
-
-
-class Tasks:
-    """The tasks of all repositories, each kept for `expiry` after its last change."""
-
-    def __init__(
-        self,
-        kv: Store,
-        clock: Callable[[], datetime],
-        expiry: timedelta,
-        instance_id: str,
-        background: Background,
-    ) -> None:
-        self._kv = kv
-        self._clock = clock
-        self._expiry = expiry
-        self._instance_id = instance_id
-        self._background = background
-
-    def submit(
-        self,
-        repository: Repository,
-        status: Status,
-        prefix: str,
-        operation: str,
-        work: Callable[[], None],
-    ) -> str:
-        """Begin a new task and run its work. Returns the task's id.
-
-        Args:
-            status: a new message; `work` may add results to it.
-            prefix: of the task's id, by kind of task.
-            work: its DredgeErrors are stored in the record.
-        """
-        task_id = self._begin(repository, status, prefix, operation)
-        self._background.start(lambda: self._run(repository, status, work))
-        return task_id
-
-    def get[
-        S: (
-            messages.GarbageCollectionPrepareStatus,
-            messages.RepositoryDumpStatus,
-            messages.RepositoryRestoreStatus,
-        )
-    ](self, repository: Repository, task_id: str, prefix: str, kind: type[S]) -> S:
-        """Read a task. Raises TaskNotFoundError also for a task of another kind."""
-        if not task_id.startswith(prefix):
-            raise TaskNotFoundError
-        try:
-            raw = self._kv.get(repository.partition, _key(task_id))
-        except KeyNotFoundError:
-            raise TaskNotFoundError from None
-        status = messages.decode(kind, raw, f"task {task_id}")
-        if self._is_old(status):
-            raise TaskNotFoundError
-        return status
-
-    def _begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
-        self._purge(repository, prefix, type(status))
-        task = status.task
-        task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
-        task.operation = operation
-        task.owner_instance_id = self._instance_id
-        self._put(repository, status)
-        return task.id
-
-    def _run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
-        task = status.task
-        try:
-            work()
-        except DredgeError as error:
-            task.error_msg = str(error)
-            task.status_code = error.status if isinstance(error, GravelerError) else 500
-        task.done = True
-        self._put(repository, status)
-
-    def _put(self, repository: Repository, status: Status) -> None:
-        status.task.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
-        self._kv.set(repository.partition, _key(status.task.id), status.SerializeToString(deterministic=True))
-
-    def _purge(self, repository: Repository, prefix: str, kind: type[Status]) -> None:
-        expired = []
-        for entry in self._kv.scan(repository.partition, _key(prefix)):
-            if not entry.key.startswith(_key(prefix)):
-                break
-            status = messages.decode(kind, entry.value, "task")
-            if self._is_old(status):
-                expired.append(entry.key)
-        for key in expired:
-            self._kv.delete(repository.partition, key)
-
-    def _is_old(self, status: Status) -> bool:
-        return self._clock() - messages.from_timestamp(status.task.updated_at) > self._expiry
-
-
-def _key(task_id: str) -> bytes:
-    return (_KEY_PREFIX + task_id).encode("utf-8", "surrogateescape")
-
-
 log = logging.getLogger(__name__)
+
+Status = messages.GarbageCollectionPrepareStatus
+OPERATION = "gc_prepare_commits"
+_PREFIX = "GCPC"
+_ALPHABET = string.ascii_letters + string.digits + "_-"
+_EXPIRY = timedelta(hours=24)  # after its last change
 
 
 class Background:
@@ -169,3 +68,73 @@ class Background:
         for thread in threads:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
+
+
+class Tasks:
+    """The tasks of all repositories."""
+
+    def __init__(
+        self, kv: Store, clock: Callable[[], datetime], instance_id: str, background: Background
+    ) -> None:
+        self._kv = kv
+        self._clock = clock
+        self._instance_id = instance_id
+        self._background = background
+
+    def submit(self, repository: Repository, work: Callable[[Status], None]) -> str:
+        """Begin a new task and run its work. Returns the task's id.
+
+        `work` adds results to the record; its DredgeErrors are stored there.
+        """
+        self._purge(repository)
+        status = Status()
+        status.task.id = _PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+        status.task.operation = OPERATION
+        status.task.owner_instance_id = self._instance_id
+        self._put(repository, status)
+        self._background.start(lambda: self._run(repository, status, work))
+        return status.task.id
+
+    def get(self, repository: Repository, task_id: str) -> Status:
+        """Read a task. Raises TaskNotFoundError also for a task of another kind."""
+        if not task_id.startswith(_PREFIX):
+            raise TaskNotFoundError
+        try:
+            raw = self._kv.get(repository.partition, _key(task_id))
+        except KeyNotFoundError:
+            raise TaskNotFoundError from None
+        status = messages.decode(Status, raw, f"task {task_id}")
+        if self._is_old(status):
+            raise TaskNotFoundError
+        return status
+
+    def _run(self, repository: Repository, status: Status, work: Callable[[Status], None]) -> None:
+        task = status.task
+        try:
+            work(status)
+        except DredgeError as error:
+            task.error_msg = str(error)
+            task.status_code = error.status if isinstance(error, GravelerError) else 500
+        task.done = True
+        self._put(repository, status)
+
+    def _put(self, repository: Repository, status: Status) -> None:
+        status.task.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
+        self._kv.set(repository.partition, _key(status.task.id), messages.encode(status))
+
+    def _purge(self, repository: Repository) -> None:
+        expired = []
+        for entry in self._kv.scan(repository.partition, _key(_PREFIX)):
+            if not entry.key.startswith(_key(_PREFIX)):
+                break
+            if self._is_old(messages.decode(Status, entry.value, "task")):
+                expired.append(entry.key)
+        for key in expired:
+            self._kv.delete(repository.partition, key)
+
+    def _is_old(self, status: Status) -> bool:
+        return self._clock() - messages.from_timestamp(status.task.updated_at) > _EXPIRY
+
+
+def _key(task_id: str) -> bytes:
+    return f"tasks/{task_id}".encode("utf-8", "surrogateescape")

@@ -40,7 +40,7 @@ from lakefs_embedded.catalog.entries import path_bytes, path_text
 from lakefs_embedded.catalog.listing import staged_diffs
 from lakefs_embedded.catalog.model import Settings
 from lakefs_embedded.catalog.tracked import Copies
-from lakefs_embedded.committed import RangeReader
+from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.errors import BranchNotFoundError, ContinuationTokenError
 from lakefs_embedded.refs.branches import Branches
 from lakefs_embedded.refs.commits import Commits

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Self, cast
+from typing import cast
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
@@ -78,61 +78,14 @@ class Entry:
 
         Source: lakeFS pkg/catalog/entry.go
         """
-        parts = Ident().int64(self.size).string(self.etag).string_map(self.metadata)
+        content = int64_bytes(self.size) + string_bytes(self.etag) + string_map(self.metadata)
         if self.content_type:
-            parts.string(self.content_type)
-        return parts.digest()
+            content += string_bytes(self.content_type)
+        return hashlib.sha256(content).digest()
 
     def value(self) -> Value:
         """The value of this entry's record in a range or a staging area."""
         return Value(self.identity(), self.encode())
-
-
-class Ident:
-    """A SHA-256 under construction; each method adds a part and returns the builder."""
-
-    __slots__ = ("_hash",)
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def raw(self, value: bytes) -> Self:
-        """Add bytes."""
-        self._hash.update(b"\x00" + int64_bytes(len(value)) + value)
-        return self
-
-    def string(self, value: str | bytes) -> Self:
-        """Add a string."""
-        self._hash.update(string_bytes(value))
-        return self
-
-    def int64(self, value: int) -> Self:
-        """Add a signed 64-bit integer."""
-        self._hash.update(int64_bytes(value))
-        return self
-
-    def strings(self, values: Sequence[str]) -> Self:
-        """Add a list of strings; their order matters."""
-        self._hash.update(b"\x03" + int64_bytes(len(values)) + b"".join(map(string_bytes, values)))
-        return self
-
-    def string_map(self, values: Mapping[str, str] | Mapping[str, bytes]) -> Self:
-        """Add a map; the order of its items does not matter."""
-        self._hash.update(string_map(values))
-        return self
-
-    def embedded(self, other: Ident) -> Self:
-        """Add the hash of a separately hashed value."""
-        self._hash.update(b"\x05")
-        return self.raw(other.digest())
-
-    def digest(self) -> bytes:
-        """The SHA-256 of the parts so far, 32 bytes."""
-        return self._hash.digest()
-
-    def hexdigest(self) -> str:
-        """The SHA-256 of the parts so far, 64 lowercase hex digits."""
-        return self._hash.hexdigest()
 
 
 def commit_id(
@@ -147,6 +100,8 @@ def commit_id(
 
     Source: lakeFS pkg/graveler/graveler.go
     """
-    parts = Ident().string("commit:v1").string(committer).string(message).string(metarange_id)
-    parts.int64((creation_date - _EPOCH) // timedelta(seconds=1)).string_map(metadata)
-    return parts.embedded(Ident().strings(parents)).hexdigest()
+    content = b"".join(map(string_bytes, ("commit:v1", committer, message, metarange_id)))
+    content += int64_bytes((creation_date - _EPOCH) // timedelta(seconds=1)) + string_map(metadata)
+    above = b"\x03" + int64_bytes(len(parents)) + b"".join(map(string_bytes, parents))
+    digest = hashlib.sha256(above).digest()
+    return hashlib.sha256(content + b"\x05\x00" + int64_bytes(len(digest)) + digest).hexdigest()

@@ -15,7 +15,7 @@ Source: lakeFS pkg/graveler/sstable/writer.go; cockroachdb/pebble sstable (2023-
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import cramjam
@@ -157,12 +157,10 @@ class _BlockWriter:
 
 
 class TableWriter:
-    """Writes a table, record by record; `extra` are further properties in the id, such as of refs dumps."""
+    """Writes a table, record by record."""
 
-    def __init__(
-        self, kind: str = RANGES, extra: Mapping[str, str] | None = None, sizes: BlockSizes = SERVER_SIZES
-    ) -> None:
-        self._properties = {**(extra or {}), "type": kind}
+    def __init__(self, kind: str = RANGES, sizes: BlockSizes = SERVER_SIZES) -> None:
+        self._properties = {"type": kind}
         self._out = bytearray()
         self._block = _BlockWriter(sizes.restart_interval, sizes.data)
         self._index = _BlockWriter(1, sizes.index)
@@ -273,11 +271,10 @@ class TableWriter:
 def write_table(
     records: Iterable[tuple[bytes, bytes]],
     kind: str = RANGES,
-    extra: Mapping[str, str] | None = None,
     sizes: BlockSizes = SERVER_SIZES,
 ) -> WrittenTable:
     """Write a whole table; raises ValueError unless each key is greater than its predecessor."""
-    writer = TableWriter(kind, extra, sizes)
+    writer = TableWriter(kind, sizes)
     for key, value in records:
         writer.add(key, value)
     return writer.finish()

@@ -1,13 +1,16 @@
 """The gateway as an ASGI application: signature, route, handler in a worker thread, errors, access log.
 
-Verifying a signature may read the key from the store, so a worker thread does it before it serves the request.
+Verifying a signature may read the key from the store, so a worker thread does it before it serves the request. Every
+operation is a row: HTTP method, level of the URL, query parameter, handler. A query parameter for an unsupported
+subresource (`?acl`, `?policy`, …) is refused: the plain operation of `PUT ?acl` would overwrite the object with its
+access list.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,8 +20,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from dredge.errors import DredgeError, UnavailableError
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import Credential
 from lakefs_embedded.catalog import Catalog
-from lakefs_embedded.gateway import responses, routes
+from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import (
     S3Error,
     UnknownOperationError,
@@ -26,9 +31,102 @@ from lakefs_embedded.gateway.errors import (
     missing_repository,
     to_s3_error,
 )
+from lakefs_embedded.gateway.handlers import listing, multipart, objects
 from lakefs_embedded.gateway.payload import Payload
-from lakefs_embedded.gateway.requests import AccessControl, AccessKey, S3Request, Target
+from lakefs_embedded.gateway.requests import S3Request, Target
 from lakefs_embedded.gateway.sigv4 import Claim, RawRequest, is_signed, read_claim, verify
+from lakefs_embedded.refs.records import PATH_BYTES_MAX
+
+type Handler = Callable[[S3Request], Response]
+
+SERVICE, BUCKET, OBJECT = "service", "bucket", "object"
+
+# (method, level, query parameter, handler): the first matching row is used, so rows with a parameter come first.
+OPERATIONS: tuple[tuple[str, str, str, Handler], ...] = (
+    ("GET", OBJECT, "uploadId", multipart.list_parts),
+    ("GET", OBJECT, "tagging", objects.get_object_tagging),
+    ("GET", OBJECT, "", objects.get_object),
+    ("HEAD", OBJECT, "", objects.head_object),
+    ("PUT", OBJECT, "uploadId", multipart.upload_part),
+    ("PUT", OBJECT, "", objects.put_object),
+    ("POST", OBJECT, "uploads", multipart.create_multipart_upload),
+    ("POST", OBJECT, "uploadId", multipart.complete_multipart_upload),
+    ("DELETE", OBJECT, "uploadId", multipart.abort_multipart_upload),
+    ("DELETE", OBJECT, "", objects.delete_object),
+    ("GET", BUCKET, "location", listing.get_bucket_location),
+    ("GET", BUCKET, "versioning", listing.get_bucket_versioning),
+    ("GET", BUCKET, "list-type", listing.list_objects_v2),
+    ("GET", BUCKET, "", listing.list_objects_v1),
+    ("HEAD", BUCKET, "", listing.head_bucket),
+    ("PUT", BUCKET, "", listing.create_bucket),
+    ("POST", BUCKET, "delete", objects.delete_objects),
+    ("GET", SERVICE, "", listing.list_buckets),
+)
+
+UNSUPPORTED_SUBRESOURCES = frozenset(
+    {
+        "accelerate",
+        "acl",
+        "analytics",
+        "attributes",
+        "cors",
+        "encryption",
+        "events",
+        "intelligent-tiering",
+        "inventory",
+        "lambdaArn",
+        "legal-hold",
+        "lifecycle",
+        "logging",
+        "metrics",
+        "notification",
+        "object-lock",
+        "ownershipControls",
+        "policy",
+        "policyStatus",
+        "publicAccessBlock",
+        "renameObject",
+        "replication",
+        "requestPayment",
+        "restore",
+        "retention",
+        "select",
+        "session",
+        "tagging",
+        "torrent",
+        "versioning",
+        "versions",
+        "website",
+    }
+)
+
+
+def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handler:
+    """Find the handler of a request. Raises S3Error: no such operation."""
+    level = SERVICE if not target.repository else OBJECT if target.ref and target.path else BUCKET
+    if level == BUCKET and target.ref:
+        # "/<repository>/main" and "/<repository>/main/" are not objects and can never be.
+        code = "NoSuchKey" if method in ("GET", "HEAD") else "InvalidURI"
+        raise UnknownOperationError(code, "A key is <branch>/<path>.")
+    if level == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
+        raise S3Error("KeyTooLongError")
+    if (method, level) == ("GET", BUCKET) and "uploads" in query:
+        raise S3Error("NotImplemented", "Listing uploads is not supported.")
+    for row_method, row_level, parameter, handler in OPERATIONS:
+        if (row_method, row_level) != (method, level) or (parameter and parameter not in query):
+            continue
+        if not parameter and not UNSUPPORTED_SUBRESOURCES.isdisjoint(query):
+            break
+        if parameter == "list-type" and query["list-type"] != "2":
+            continue
+        return handler
+    if not UNSUPPORTED_SUBRESOURCES.isdisjoint(query) or (method, level) in (
+        ("DELETE", BUCKET),
+        ("POST", BUCKET),
+    ):
+        raise S3Error("ERRLakeFSNotSupported")
+    raise S3Error("MethodNotAllowed")
+
 
 access_log = logging.getLogger("lakefs_embedded.server.access")
 
@@ -46,20 +144,14 @@ class _Progress:
 type BodyReader = Callable[[Request], Iterator[bytes]]
 
 
+@dataclass(eq=False)
 class Gateway:
     """Serves S3 requests; `read_body` iterates over a large body in a worker thread, blocking until bytes arrive."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        access_control: AccessControl,
-        clock: Callable[[], datetime],
-        read_body: BodyReader,
-    ) -> None:
-        self._catalog = catalog
-        self._gatekeeper = access_control
-        self._clock = clock
-        self._read_body = read_body
+    _catalog: Catalog
+    _accounts: Accounts
+    _clock: Callable[[], datetime]
+    _read_body: BodyReader
 
     @staticmethod
     def accepts(scope: Scope) -> bool:
@@ -113,7 +205,7 @@ class Gateway:
             with_body=raw.method != "HEAD",
         )
 
-    def _authenticate(self, raw: RawRequest) -> tuple[Claim, AccessKey]:
+    def _authenticate(self, raw: RawRequest) -> tuple[Claim, Credential]:
         claim = read_claim(raw)
         key = self._identify(claim.access_key_id)
         verify(raw, claim, key.secret, self._clock())
@@ -124,7 +216,7 @@ class Gateway:
         target = Target.of_url(raw.path)
         query = _query_of(raw)
         try:
-            handler = routes.find_handler(raw.method, target, query)
+            handler = find_handler(raw.method, target, query)
         except UnknownOperationError:
             self._catalog.repositories.get_repository(
                 target.repository
@@ -139,14 +231,14 @@ class Gateway:
                 query=query,
                 payload=Payload(raw, claim, key.secret, body),
                 user=key.user,
-                access_control=self._gatekeeper,
+                accounts=self._accounts,
                 base_url=f"http://{raw.text('host')}",
             )
         )
 
-    def _identify(self, access_key_id: str) -> AccessKey:
+    def _identify(self, access_key_id: str) -> Credential:
         try:
-            return self._gatekeeper.identify(access_key_id)
+            return self._accounts.identify(access_key_id)
         except UnavailableError:
             raise
         except DredgeError:

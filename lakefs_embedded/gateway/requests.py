@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
-from typing import Protocol
 from urllib.parse import quote, unquote_to_bytes
 
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.permissions import object_arn
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.errors import ReadOnlyError
 from lakefs_embedded.gateway.errors import S3Error
@@ -26,28 +27,6 @@ from lakefs_embedded.gateway.payload import Payload
 from lakefs_embedded.gateway.sigv4 import RawRequest
 
 XML_BODY_MAX = 4 << 20  # bytes: 1,000 keys of 1,024 bytes with every third character escaped
-
-
-class AccessKey(Protocol):
-    """A key pair and its owner."""
-
-    @property
-    def user(self) -> str:
-        """Name of the owner."""
-
-    @property
-    def secret(self) -> str:
-        """Secret access key, for signatures."""
-
-
-class AccessControl(Protocol):
-    """Access keys and permissions of users."""
-
-    def identify(self, access_key_id: str) -> AccessKey:
-        """Find a key; raises a DredgeError if there is none."""
-
-    def allows(self, user: str, action: str, resource: str) -> bool:
-        """Whether a user may perform an action (`fs:ReadObject`) on a resource (`arn:lakefs:fs:::repository/…`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +58,7 @@ class Target:
     @property
     def arn(self) -> str:
         """ARN of the object; the branch is not part of it."""
-        return f"{repository_arn(self.repository)}/object/{self.path}"
-
-
-def repository_arn(repository: str) -> str:
-    """ARN of a repository."""
-    return f"arn:lakefs:fs:::repository/{repository}"
+        return object_arn(self.repository, self.path)
 
 
 def percent_decoded(encoded: bytes) -> str:
@@ -110,7 +84,7 @@ class S3Request:
     query: Mapping[str, str]
     payload: Payload
     user: str
-    access_control: AccessControl
+    accounts: Accounts
     base_url: str
 
     @property
@@ -128,7 +102,7 @@ class S3Request:
 
     def require(self, action: str, resource: str) -> None:
         """Check a permission of the user. Raises S3Error: AccessDenied."""
-        if not self.access_control.allows(self.user, action, resource):
+        if not self.accounts.allows(self.user, action, resource):
             raise S3Error("AccessDenied")
 
     @property

@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dredge.lakefs.files.records import Repository
-from lakefs_embedded.committed import commit_id
+from lakefs_embedded.committed.entries import commit_id
 from lakefs_embedded.errors import CommitNotFoundError, RefAmbiguousError
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
 from lakefs_embedded.refs.records import COMMIT_VERSION, FIRST_GENERATION, Commit, commit_key

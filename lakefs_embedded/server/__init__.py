@@ -1,17 +1,12 @@
 """A real server's HTTP API over `lakefs_embedded.catalog`.
 
-Start at `routes/` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and the
-catalog. `service.py` builds a server and `running.py` runs it; `fault_injection.py` lets tests fail its requests.
+Start at `routes.py` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and the
+catalog. `service.py` builds a server and `running.py` runs it; `endpoint.py` lets tests fail its requests.
 """
 
 from __future__ import annotations
 
-from lakefs_embedded.server.fault_injection import (
-    DropConnection,
-    FaultInjector,
-    IncomingRequest,
-    InjectedResponse,
-)
+from lakefs_embedded.server.endpoint import DropConnection, FaultInjector, IncomingRequest, InjectedResponse
 from lakefs_embedded.server.running import ThreadedServer, serve
 from lakefs_embedded.server.settings import DEFECTS, HTTP_DEFECTS, Credentials, DataFolder, ServerSettings
 

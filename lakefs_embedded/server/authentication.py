@@ -18,9 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakefs_embedded.auth import Accounts, Credential, UnauthorizedError, User
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import Credential, User
+from lakefs_embedded.errors import UnauthorizedError
 
 COOKIE = "internal_auth_session"
+LOGIN_SECONDS = 7 * 24 * 3600
 _AUDIENCE = "login"
 
 
@@ -36,7 +39,12 @@ class Authenticator:
     """Finds the user of a request; tokens are signed with a key derived from `signing_key`."""
 
     def __init__(
-        self, accounts: Accounts, *, signing_key: str, login_seconds: int, clock: Callable[[], datetime]
+        self,
+        accounts: Accounts,
+        *,
+        signing_key: str,
+        login_seconds: int = LOGIN_SECONDS,
+        clock: Callable[[], datetime],
     ) -> None:
         self._accounts = accounts
         # A key for this purpose only: no signature on an address can ever pass for one on a token.

@@ -2,14 +2,26 @@
 
 Handlers are blocking functions, because the key-value store and the object store block, and run in a worker thread.
 The event loop only reads and writes sockets.
+
+Tests may inspect every request before it is served, and fail it on purpose. A rule is called in a worker thread with a
+description of the request, so it may block or change the repository through the catalog. It returns a fault, or None to
+serve the request.
+
+    with server.faults.injecting(
+        lambda request: DropConnection() if request.operation == "prepare_commits" else None
+    ): …
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -18,21 +30,93 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from lakefs_embedded.auth import User
+from lakefs_embedded.auth.model import User
 from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import COOKIE
-from lakefs_embedded.server.fault_injection import (
-    DropConnection,
-    Fault,
-    FaultInjector,
-    IncomingRequest,
-    InjectedResponse,
-)
 from lakefs_embedded.server.operations import Operation
 from lakefs_embedded.server.requests import ApiRequest, Backend, Query
 from lakefs_embedded.server.responses import CLIENT_GONE, RequestError, to_response
 from lakefs_embedded.server.schemas import parse_body
 from lakefs_embedded.server.uploads import BodyChunks
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRequest:
+    """A request not served yet.
+
+    Attributes:
+        operation: name of the handler, such as `prepare_uncommitted` or `get_object`.
+        path: path parameters (repository, branch, …).
+        number: sequence number of the request on this server, from 1.
+    """
+
+    operation: str
+    method: str
+    path: Mapping[str, str]
+    query: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedResponse:
+    """Fault: send this response instead of serving the request, which has no effect.
+
+    Attributes:
+        headers: additional response headers; the only headers if `body` is given.
+        body: raw body in place of the JSON error; None sends the error.
+    """
+
+    status: int
+    message: str = "injected fault"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropConnection:
+    """Fault: close the connection without sending a byte; `served`: after serving the request."""
+
+    served: bool = False
+
+
+type Fault = InjectedResponse | DropConnection
+type FaultRule = Callable[[IncomingRequest], Fault | None]
+
+
+class FaultInjector:
+    """The fault rules of one server; thread-safe, and may change while the server runs."""
+
+    def __init__(self) -> None:
+        self._rules: tuple[FaultRule, ...] = ()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def next_number(self) -> int:
+        """Return the next request's sequence number."""
+        return next(self._numbers)
+
+    def fault_for(self, request: IncomingRequest) -> Fault | None:
+        """Call the rules in the order they were added and return the first fault."""
+        for rule in self._rules:
+            fault = rule(request)
+            if fault is not None:
+                return fault
+        return None
+
+    @contextmanager
+    def injecting(self, rule: FaultRule) -> Iterator[None]:
+        """Apply a rule while the block runs."""
+        with self._lock:
+            self._rules = (*self._rules, rule)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._rules = tuple(each for each in self._rules if each is not rule)
+
 
 access_log = logging.getLogger("lakefs_embedded.server.access")
 
@@ -115,7 +199,7 @@ class Endpoint:
         return await run_in_threadpool(self._faults.fault_for, incoming)
 
     def _log(self, request: Request, status: int, started: float) -> None:
-        self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
+        self._backend.usage.count()
         if access_log.isEnabledFor(logging.INFO):  # never headers or bodies; the URL stays percent-encoded
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")

@@ -10,8 +10,11 @@ from typing import Any
 from starlette.datastructures import Headers, QueryParams
 
 from dredge.errors import ConfigError
-from lakefs_embedded.auth import Accounts, Permission, UnauthorizedError, User
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import User
+from lakefs_embedded.auth.permissions import Permission
 from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.errors import UnauthorizedError
 from lakefs_embedded.server.authentication import Authenticator
 from lakefs_embedded.server.namespaces import Namespaces
 from lakefs_embedded.server.responses import RequestError

@@ -12,13 +12,14 @@ Source: lakeFS pkg/httputil (WriteAPIResponse, WriteAPIError).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from json import dumps
 from typing import Any
 
 from starlette.responses import Response
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.errors import GravelerError, InvalidValueError
 
 # Go's encoder escapes these so that the text can be embedded in HTML.
@@ -57,20 +58,15 @@ def text(status: int, body: str) -> Response:
     return Response(body, status, {"Content-Type": "text/plain; charset=utf-8"})
 
 
-def page(results: list[dict[str, Any]], *, has_more: bool, next_offset: str) -> Response:
-    """Build the response for one page of a listing; `next_offset` is ignored on the last page."""
-    return json(
-        200,
-        {
-            "pagination": {
-                "has_more": has_more,
-                "max_per_page": 1000,
-                "next_offset": next_offset if has_more else "",
-                "results": len(results),
-            },
-            "results": results,
-        },
-    )
+def page[T](found: Page[T], serialize: Callable[[T], dict[str, Any]]) -> Response:
+    """Build the response for one page of a listing."""
+    pagination = {
+        "has_more": found.has_more,
+        "max_per_page": 1000,
+        "next_offset": found.next_offset,
+        "results": len(found.results),
+    }
+    return json(200, {"pagination": pagination, "results": [serialize(each) for each in found.results]})
 
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from typing import Self
 import uvicorn
 
 from dredge.errors import ConfigError, UnavailableError
-from lakefs_embedded.auth import Accounts
+from lakefs_embedded.auth.accounts import Accounts
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.kv import Store
-from lakefs_embedded.server.fault_injection import FaultInjector
+from lakefs_embedded.server.endpoint import FaultInjector
 from lakefs_embedded.server.service import Clock, OpenNamespace, Service, utc_now
 from lakefs_embedded.server.settings import Credentials, ServerSettings, split_listen
 

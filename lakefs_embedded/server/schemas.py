@@ -222,14 +222,8 @@ POLICY = Schema(
     },
     {"creation_date": INTEGER},
 )
-REFS_RESTORE = Schema(
-    "RefsRestore",
-    {"commits_meta_range_id": TEXT, "tags_meta_range_id": TEXT, "branches_meta_range_id": TEXT},
-    {"force": BOOLEAN},
-)
 METADATA_SET = Schema("RepositoryMetadataSet", {"metadata": MapOfText()})
 METADATA_KEYS = Schema("RepositoryMetadataKeys", {"keys": ListOf(TEXT)})
-PATTERN = Schema("BranchProtectionRule", {"pattern": TEXT})
 STATISTICS = Schema(
     "StatsEventsList",
     {"events": ListOf(Schema("StatsEvent", {"class": TEXT, "name": TEXT, "count": INTEGER}))},

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from lakefs_embedded.auth import Credential, Group, Policy, User
+from lakefs_embedded.auth.model import Credential, Group, Policy, User
 from lakefs_embedded.catalog import (
     Branch,
     Commit,
@@ -24,8 +24,6 @@ from lakefs_embedded.catalog import (
     PreparedCommits,
     PreparedUncommitted,
     PrepareStatus,
-    RefsDump,
-    RefsTask,
     Repository,
     Rules,
     Tag,
@@ -174,23 +172,6 @@ def prepared_uncommitted(value: PreparedUncommitted) -> JsonObject:
     if value.continuation_token:
         fields["continuation_token"] = value.continuation_token
     return fields
-
-
-def refs_dump(value: RefsDump) -> JsonObject:
-    """A RefsDump."""
-    return {
-        "branches_meta_range_id": value.branches,
-        "commits_meta_range_id": value.commits,
-        "tags_meta_range_id": value.tags,
-    }
-
-
-def refs_task(value: RefsTask) -> JsonObject:
-    """A RepositoryDumpStatus or RepositoryRestoreStatus; `refs` and `error` are present only if set."""
-    fields: JsonObject = {"done": value.done, "id": value.id, "update_time": rfc3339(value.updated)}
-    if value.error is not None:
-        fields["error"] = value.error
-    return fields if value.refs is None else {**fields, "refs": refs_dump(value.refs)}
 
 
 def user(value: User) -> JsonObject:

@@ -9,30 +9,31 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from itertools import pairwise
 
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dredge.errors import ConfigError, ConflictError
 from dredge.storage import ObjectWriter
-from lakefs_embedded.auth import Accounts
+from lakefs_embedded.auth.accounts import Accounts
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.errors import UnsupportedError
 from lakefs_embedded.gateway import Gateway
 from lakefs_embedded.kv import Store, open_store
+from lakefs_embedded.server import responses
 from lakefs_embedded.server.authentication import Authenticator
-from lakefs_embedded.server.endpoint import TRANSPORT, Endpoint
-from lakefs_embedded.server.fault_injection import FaultInjector
-from lakefs_embedded.server.handlers import object_reads, object_writes
+from lakefs_embedded.server.endpoint import TRANSPORT, Endpoint, FaultInjector
+from lakefs_embedded.server.handlers import objects
 from lakefs_embedded.server.namespaces import Namespaces
 from lakefs_embedded.server.operations import AUTHENTICATED, Operation
-from lakefs_embedded.server.pages import not_found, side_routes
 from lakefs_embedded.server.requests import ApiRequest, Backend
-from lakefs_embedded.server.responses import NOT_IMPLEMENTED
-from lakefs_embedded.server.routes import BASE_PATH, OPERATIONS, UNIMPLEMENTED
-from lakefs_embedded.server.routes.auth import AUTH, WITHOUT_RBAC
+from lakefs_embedded.server.responses import INVALID_ENDPOINT, NOT_IMPLEMENTED, RequestError
+from lakefs_embedded.server.routes import AUTH, BASE_PATH, OPERATIONS, UNIMPLEMENTED, WITHOUT_RBAC
 from lakefs_embedded.server.settings import ServerSettings
 from lakefs_embedded.server.uploads import BodyChunks
 from lakefs_embedded.server.usage import Usage
@@ -41,6 +42,7 @@ type Clock = Callable[[], datetime]
 type OpenNamespace = Callable[[str], ObjectWriter]
 
 SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION = b"kv-internal-metadata", b"kv/schema/version", b"4"
+HOUSEKEEPING_SECONDS = 3600
 
 
 def utc_now() -> datetime:
@@ -86,11 +88,10 @@ class Service:
             authenticator = Authenticator(
                 accounts,
                 signing_key=settings.signing_key,
-                login_seconds=settings.login_seconds,
                 clock=clock,
             )
             catalog.resume()  # finish what an earlier process left undone
-            opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
+            opening.callback(Housekeeping(catalog.expire_tracked, HOUSEKEEPING_SECONDS).close)
             backend = Backend(catalog, settings, accounts, authenticator, namespaces, Usage(kv, clock))
             faults = FaultInjector() if faults is None else faults
             app = create_app(backend, faults)
@@ -120,7 +121,15 @@ def check_schema(kv: Store) -> None:
             ) from None
 
 
-_FREQUENT = (object_reads.stat_object, object_writes.upload_object)
+_PAGE = f"""<!doctype html>
+<title>lakeFS (embedded)</title>
+<h1>lakeFS (embedded)</h1>
+<p>This server has no user interface. Its API is below <code>{BASE_PATH}</code>; S3
+clients use this address as their endpoint.
+"""
+# What follows a collection in a path, and the parameter's name in the API's specification.
+_PARAMETERS = {"repositories": "repository", "branches": "branch", "tags": "tag", "refs": "ref"}
+_FREQUENT = (objects.stat_object, objects.upload_object)
 """The most frequent operations; Starlette matches routes one after the other, so these come first."""
 
 
@@ -136,7 +145,7 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
         for operation in sorted((*served, *unimplemented), key=lambda item: item.handler not in _FREQUENT)
     ]
     app = Starlette(
-        routes=[*routes, *side_routes(backend.usage)],
+        routes=[*routes, Route("/_health", _health)],
         exception_handlers={404: not_found, 405: not_found},
     )
     app.router.redirect_slashes = False
@@ -151,6 +160,35 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
         await (gateway if Gateway.accepts(scope) else app)(scope, receive, send)
 
     return dispatch
+
+
+async def not_found(request: Request, error: Exception) -> Response:
+    """Answer an unknown path or method as a real server does.
+
+    In the API the message is always the same; other paths get a page.
+    """
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    if path != BASE_PATH and not path.startswith(BASE_PATH + "/"):
+        if request.method in ("GET", "HEAD"):
+            return HTMLResponse(_PAGE)
+        return responses.error(404, INVALID_ENDPOINT)
+    empty = _empty_parameter(path.removeprefix(BASE_PATH).removeprefix("/"))
+    if empty is not None:
+        return responses.error(400, str(RequestError.parameter(empty, "path", "empty value is not allowed")))
+    return responses.error(404, INVALID_ENDPOINT)
+
+
+def _empty_parameter(path: str) -> str | None:
+    parts = path.split("/")
+    for collection, value in pairwise(parts):
+        if not value and collection in _PARAMETERS:
+            return _PARAMETERS[collection]
+    return None
+
+
+async def _health(request: Request) -> Response:
+    return PlainTextResponse("alive!")
 
 
 # uvicorn would use the machine's clock.

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from dredge.errors import ConfigError, FormatError
 from dredge.storage import StorageOptions
+from lakefs_embedded.auth.model import new_access_key_id, new_secret
 from lakefs_embedded.catalog import CATALOG_DEFECTS, Settings
 
 SECRETS_FILE = "server.json"
@@ -40,9 +41,7 @@ class Credentials:
     @classmethod
     def generate(cls, user_name: str = "admin") -> Credentials:
         """Generate a key pair in lakeFS's format (20 and 40 characters)."""
-        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-        key = "AKIAJ" + "".join(secrets.choice(alphabet) for _ in range(14)) + "Q"
-        return cls(key, secrets.token_urlsafe(30), user_name)
+        return cls(new_access_key_id(), new_secret(), user_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +147,12 @@ class ServerSettings:
         credentials: key pair of the server's own administrator; None starts without users, to be set up through
             `POST /setup_lakefs`.
         signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
-        housekeeping_seconds: interval of the removal of expired records.
         catalog: settings of the data model; its signing key and `presign` are replaced by those here.
         defects: names from DEFECTS to switch on: known faults of real servers, for tests.
         rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
             user, and calls about groups, policies and more users answer 501, as on a real server with basic
             authentication.
         presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
-        prepare_commits_answer: response of the synchronous prepare_commits without pre-signing: "lakefs" as a real
-            server (400, two JSON documents), "single" 201 without the URL.
     """
 
     listen: str = "127.0.0.1:8000"
@@ -167,13 +163,10 @@ class ServerSettings:
     storage: StorageOptions | None = None
     credentials: Credentials | None = None
     signing_key: str = field(default="local-signing-secret", repr=False)
-    housekeeping_seconds: float = 3600
-    login_seconds: int = 7 * 24 * 3600
     catalog: Settings = field(default_factory=Settings)
     defects: frozenset[str] = frozenset()
     rbac: Literal["none", "simplified", "internal"] = "internal"
     presign: bool = True
-    prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
 
     def __post_init__(self) -> None:
         if self.blockstore not in ("local", "s3", "gs", "azure"):

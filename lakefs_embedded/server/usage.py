@@ -1,6 +1,6 @@
-"""A server's counts: requests by month for the usage report, by call for `/metrics`.
+"""A server's requests by month, for the usage report.
 
-Counts by month are kept in the key-value store, shared by all servers of an installation:
+They are kept in the key-value store, shared by all servers of an installation:
 
     usage    usage/monthly/<installation id>/<YYYYMM>    decimal number
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
@@ -31,16 +31,12 @@ class Usage:
         self._clock = clock
         self._lock = threading.Lock()
         self._months: Counter[tuple[int, int]] = Counter()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def count(self, operation: str, method: str, status: int, seconds: float) -> None:
+    def count(self) -> None:
         """Count one finished request."""
         now = self._clock()
         with self._lock:
             self._months[now.year, now.month] += 1
-            self._requests[operation, method, status] += 1
-            self._seconds[operation] += seconds
 
     def months(self) -> list[tuple[int, int, int]]:
         """Store the requests since the last call; returns year, month and number of requests of the installation."""
@@ -55,22 +51,6 @@ class Usage:
             month_text = entry.key.removeprefix(self._prefix).decode()
             found.append((int(month_text[:4]), int(month_text[4:]), int(entry.value)))
         return found
-
-    def metrics(self) -> str:
-        """Return all counts in the text format of Prometheus."""
-        with self._lock:
-            requests, seconds = sorted(self._requests.items()), sorted(self._seconds.items())
-        lines = ["# TYPE api_requests_total counter"]
-        for (operation, method, status), count in requests:
-            labels = f'code="{status}",method="{method.lower()}",operation="{operation}"'
-            lines.append(f"api_requests_total{{{labels}}} {count}")
-        lines.append("# TYPE api_request_duration_seconds summary")
-        for operation, total in seconds:
-            label = f'{{operation="{operation}"}}'
-            served = sum(count for (name, _, _), count in requests if name == operation)
-            lines.append(f"api_request_duration_seconds_sum{label} {total:.6f}")
-            lines.append(f"api_request_duration_seconds_count{label} {served}")
-        return "\n".join(lines) + "\n"
 
     @property
     def _prefix(self) -> bytes:

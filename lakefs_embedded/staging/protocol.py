@@ -81,6 +81,7 @@ def read_branch[T](branches: Branches, repository: Repository, name: str, read: 
     raise TooManyTriesError
 
 
+COMMIT_TRIES = 10  # of the last step of a commit, before it fails with 429
 _BACKOFF_SECONDS_MAX = 5.0
 
 Build = Callable[[str, Sequence[str]], Commit]

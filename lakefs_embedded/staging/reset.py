@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dredge.errors import DredgeError
 from dredge.lakefs.files.ranges import Value
@@ -124,24 +124,16 @@ Lookup = Callable[[str, bytes], Value | None]
 """`lookup(commit id, path)`: the committed value, or None."""
 
 
+@dataclass(eq=False)
 class Resets:
     """The three resets of a branch."""
 
-    def __init__(
-        self,
-        branches: Branches,
-        areas: StagingAreas,
-        protocol: CommitProtocol,
-        dropper: TokenDropper,
-        lookup: Lookup,
-        tries: int,
-    ) -> None:
-        self._branches = branches
-        self._areas = areas
-        self._protocol = protocol
-        self._dropper = dropper
-        self._lookup = lookup
-        self._tries = tries
+    _branches: Branches
+    _areas: StagingAreas
+    _protocol: CommitProtocol
+    _dropper: TokenDropper
+    _lookup: Lookup
+    _tries: int
 
     def everything(self, repository: Repository, name: str) -> None:
         """Give the branch a new token and drop all others."""

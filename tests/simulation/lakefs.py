@@ -20,7 +20,8 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.transport import DroppedError, Response, Transport
 from dredge.lakefs.writing import LakeFSWriter
 from dredge.storage import open_writer
-from lakefs_embedded.auth import Accounts, User
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.model import User
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.kv import Store
 from lakefs_embedded.server.authentication import Authenticator
@@ -114,7 +115,7 @@ class Server:
             found = operation.handler(request)
         except Exception as error:
             found = to_response(error)
-        self.backend.usage.count(operation.name, operation.method, found.status_code, 0.0)
+        self.backend.usage.count()
         date = format_datetime(self.clock(), usegmt=True)
         return Response(found.status_code, bytes(found.body).decode(), date)
 

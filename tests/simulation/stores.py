@@ -146,12 +146,12 @@ class SimUploads(MemoryUploads):
         self._sim = writer
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        begun = next((each.begun for each in self.open() if each.upload_id == upload_id), None)
+        opened = self.opened(upload_id)
         done = super().complete(key, upload_id, parts)
         bucket, name = self._sim._store, self._sim._root + key
         # It counts parts however the rest of it is made.
         etag = done.etag if bucket.etags == "md5" else f"{bucket.objects[name].etag}-{len(parts)}"
-        bucket.write(name, bucket.objects[name].data, begun, etag)
+        bucket.write(name, bucket.objects[name].data, opened and opened[1], etag)
         return Completed(self._sim._info(key), done.etag)
 
 

@@ -192,10 +192,10 @@ class Writer(Client):
     def _put_at_upload(self, number: int, content: bytes) -> None:
         if self.uploads:
             _, _, wanted, _ = self.uploads[number % len(self.uploads)]
-            for each in open_writer(self.namespace).uploads().open():
-                if each.upload_id == wanted:
-                    with suppress(ConflictError):
-                        open_writer(self.namespace).put_if_absent(each.key, content)
+            opened = open_writer(self.namespace).uploads().opened(wanted)
+            if opened is not None:
+                with suppress(ConflictError):
+                    open_writer(self.namespace).put_if_absent(opened[0], content)
 
     def _link(
         self, branch: str, path: str, content: bytes, upload_hours: float, link_hours: float, linked: bool

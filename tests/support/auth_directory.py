@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from lakefs_embedded.auth import model
-from lakefs_embedded.auth.directory import Directory, Page
+from lakefs_embedded.auth.directory import Directory
 from lakefs_embedded.auth.model import Credential, SecretBox, Statement
+from lakefs_embedded.catalog.results import Page
 from lakefs_embedded.kv import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

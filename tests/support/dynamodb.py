@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import threading
 import uuid
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.objectstore import quicken_moto
+from tests.support.objectstore import running_moto
 
 
 @contextlib.contextmanager
@@ -22,7 +21,6 @@ def dynamodb_server() -> Iterator[str]:
     from moto.core.serialize import JSONSerializer
     from moto.dynamodb.models.dynamo_type import Item
     from moto.dynamodb.responses import DynamoHandler
-    from moto.server import ThreadedMotoServer
 
     def is_within_segment(item: Any, segments: tuple[int | None, int | None]) -> bool:
         segment, total = segments
@@ -50,15 +48,10 @@ def dynamodb_server() -> Iterator[str]:
     patch.setattr(Item, "is_within_segment", is_within_segment)
     # What takes most of its time: each attribute is looked up by many names.
     patch.setattr(JSONSerializer, "_serialize_type_structure", serialize)
-    quicken_moto()
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
     try:
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        with running_moto("dynamodb") as (_, url):
+            yield url
     finally:
-        server.stop()
         patch.undo()
 
 

@@ -131,7 +131,7 @@ class CatalogClient:
     def usage(self) -> Usage | None:
         self.before("usage", ())
         counter = Counter(self.catalog.refs.commits._kv, self.catalog.clock)
-        counter.count("usage", "GET", 200, 0.0)
+        counter.count()
         return Usage(counter.installation_id, sum(count for *_, count in counter.months()))
 
     def environment(self) -> Environment:

@@ -16,7 +16,7 @@ from dredge.kv.rows import Guard, Row, RowCleaner, RowView
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
 from dredge.lakefs.files.records import Branch, Repository
-from lakefs_embedded.committed import commit_id
+from lakefs_embedded.committed.entries import commit_id
 from lakefs_embedded.kv import Entry, MemoryKV
 from lakefs_embedded.refs.records import Commit, Tag
 from tests.support.memory_rows import MemoryRows

@@ -12,7 +12,7 @@ from datetime import datetime
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.keys import is_text
 from dredge.storage.model import ObjectWriter
-from lakefs_embedded.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
+from lakefs_embedded.uploads import Completed, Part, check_part_number, choose_parts, combined_etag
 
 
 @dataclass(slots=True)
@@ -77,14 +77,10 @@ class MemoryUploads:
             self._find_open(key, upload_id)
             del _open[upload_id]
 
-    def open(self) -> list[Upload]:
-        with _lock:
-            found = [
-                Upload(each.key, upload_id, each.begun)
-                for upload_id, each in _open.items()
-                if each.uri == self._writer.uri
-            ]
-        return sorted(found, key=lambda each: (each.key, each.upload_id))
+    def opened(self, upload_id: str) -> tuple[str, datetime] | None:
+        """Return the key of an open upload, and the time it was begun."""
+        found = _open.get(upload_id)
+        return None if found is None else (found.key, found.begun)
 
     def _find_open(self, key: str, upload_id: str) -> _Open:
         found = self._find(key, upload_id)

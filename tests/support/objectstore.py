@@ -48,7 +48,7 @@ def quicken_moto() -> None:
 
 @contextmanager
 def moto_server() -> Iterator[StorageOptions]:
-    with _moto() as (_, url):
+    with running_moto("s3") as (_, url):
         yield StorageOptions(
             endpoint_url=url,
             region="us-east-1",
@@ -60,7 +60,7 @@ def moto_server() -> Iterator[StorageOptions]:
 @contextmanager
 def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
     """Run moto's S3 server on a free port, for any signing client; returns the options with its address."""
-    with _moto() as (server, url):
+    with running_moto("s3") as (server, url):
         inner, wanted = server.app, f"Credential={options.access_key_id}/"
 
         def ask_for_the_key(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
@@ -74,18 +74,25 @@ def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
 
 
 @contextmanager
-def _moto() -> Iterator[tuple[Any, str]]:
-    from moto.server import ThreadedMotoServer
+def running_moto(service: str) -> Iterator[tuple[Any, str]]:
+    """Run one service of moto, and yield its server and address. The server of all looks for the service of each
+    request, among the names in a folder that it lists twice."""
+    from moto.moto_server.threaded_moto_server import MotoRequestHandler
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from werkzeug.serving import make_server
 
     quicken_moto()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    app = create_backend_app(service)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
     try:
-        host, port = server.get_host_and_port()
-        yield server._server, f"http://{host}:{port}"
+        yield server, f"http://127.0.0.1:{server.server_port}"
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def make_bucket(options: StorageOptions, versioned: bool = False) -> TestBucket:

@@ -166,7 +166,9 @@ def recheck(
     unnamed = found - subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
     if active.all_commits:
-        ranges.update(_all_files(run, subtracted, active))
+        # Without rules every range file of the namespace counts, as in the mark.
+        metaranges = [*subtracted.commits.values(), *subtracted.unnamed, *active.metaranges.values()]
+        ranges.update(find_range_files(run.reader, [*subtracted.ranges, *metaranges])[0])
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
     subtracted.live.append(collected.live)
@@ -200,13 +202,6 @@ def _find_new_paths(
         extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), subtracted.ranges)
         subtracted.live += [item.live for item in collect_paths(run, runner, where, extras)]
     subtracted.by_path |= new
-
-
-def _all_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
-    """Every range file of the namespace: without rules all count, as in the mark."""
-    metaranges = [*subtracted.commits.values(), *subtracted.unnamed, *active.metaranges.values()]
-    read = [*subtracted.ranges, *metaranges]
-    return find_range_files(run.reader, read)[0]
 
 
 # The normal end of a round; the next one follows.

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.gc.check_again.find import Found, Hits, explained, find_hits
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.run import Plan, Run
+from dredge.gc.run import Run
 from dredge.gc.state import earlier_runs
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import read_owner
@@ -89,7 +89,12 @@ def find_again(run: Run, runner: TaskRunner, record: StepRecord, earlier: Earlie
 def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) -> AlarmError | None:
     """Restore deleted objects that are live in this mark, which has passed its witnesses, and raise alarms. Returns the
     error that this run must end with, or None."""
-    judged = [_judge(run, hits) for hits in found.hits]
+    judged = [
+        _Judged(
+            hits, explained(run, hits), _acknowledged(run, hits), [Restored(NOT_YET)] * hits.rows.num_rows
+        )
+        for hits in found.hits
+    ]
     raised = _raise_alarm(run, judged)
     unfinished = unite([_bring_back(run, item) for item in judged])
     if raised is not None:
@@ -149,12 +154,6 @@ class _Judged:
             pa.array([item.message for item in became], pa.string()),
         ]
         return pa.Table.from_arrays(columns, schema=alarms.SCHEMA)
-
-
-def _judge(run: Run, hits: Hits) -> _Judged:
-    benign = explained(run, hits)
-    known = _acknowledged(run, hits)
-    return _Judged(hits, benign, known, [Restored(NOT_YET)] * hits.rows.num_rows)
 
 
 def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
@@ -298,7 +297,7 @@ def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
     have = {item.run_id for item in known.found} | known.unread.keys()
     unread, has_adopted = list[str](), False
     for folder, plan in earlier_runs(run):
-        if folder.run_id in have or (plan is not None and plan.dry_run) or not _has_ledger(folder):
+        if folder.run_id in have or (plan is not None and plan.dry_run) or not ledger.has_raw(folder):
             continue
         try:
             if plan is None:
@@ -308,13 +307,13 @@ def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
             unread.append(f"run {folder.run_id} ({folder.uri}): {error}")
             continue
         if len(hashes):
-            _adopt(run, folder, plan, hashes)
+            written = write_hashes(run.state, f"{plan.run_id}-{run.folder.label}", hashes)
+            adopted = Deletion(
+                run_id=plan.run_id, run_uri=folder.uri, at=plan.created_at, way=plan.undo.way, hashes=written
+            )
+            write_deletion(run.state, adopted)
             has_adopted = True
     return unread, has_adopted
-
-
-def _has_ledger(folder: RunFolder) -> bool:
-    return next(iter(folder.writer.list(f"{ledger.STEP}/_raw/")), None) is not None
 
 
 def _deletable(folder: RunFolder) -> Hashes:
@@ -322,17 +321,3 @@ def _deletable(folder: RunFolder) -> Hashes:
     if found is None or guards is None:
         raise FormatError(f"the candidates of {folder.uri} are gone")
     return unite([read_hashes(folder, part) for part in guards.may_go(found)])
-
-
-def _adopt(run: Run, folder: RunFolder, plan: Plan, hashes: Hashes) -> None:
-    written = write_hashes(run.state, f"{plan.run_id}-{run.folder.label}", hashes)
-    write_deletion(
-        run.state,
-        Deletion(
-            run_id=plan.run_id,
-            run_uri=folder.uri,
-            at=plan.created_at,
-            way=plan.undo.way,
-            hashes=written,
-        ),
-    )

@@ -248,11 +248,7 @@ def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Itera
 
 
 class _Sorter:
-    """Collects the hashes of ranges by their roles.
-
-    Attributes:
-        named: addresses, each once a range, counted the same way.
-    """
+    """Collects the hashes of ranges by their roles. `named`: addresses, each once a range, counted the same way."""
 
     def __init__(self, roles: dict[str, str]) -> None:
         # records outside the namespace, of ranges to add less those of ranges to subtract

@@ -24,7 +24,9 @@ from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import Collected, Roles, collect_paths, collect_ranges
 from dredge.gc.list_committed.tables import (
+    BRANCHES,
     DROPPED,
+    FILES,
     PATH_RANGES,
     REFERRING,
     SIZES,
@@ -34,7 +36,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
-from dredge.gc.witness.mark import Witnessed, pass_witnesses
+from dredge.gc.witness.mark import pass_witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json
@@ -52,12 +54,8 @@ _EXPIRED_MAX = 64
 
 
 def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
-    """Find the active commits and their addresses, and unite them with the staged addresses.
-
-    Raises:
-        RefusedError: a missing answer or file, so live objects could look like garbage.
-        FormatError: a damaged file.
-    """
+    """Find the active commits and their addresses, and unite them with the staged addresses. Raises RefusedError: a
+    missing answer or file, so live objects could look like garbage; FormatError: a damaged file."""
 
     def read(_: Mapping[str, StepSummary]) -> _Read:
         with at_once() as ask:
@@ -82,7 +80,7 @@ class _History:
     active: ActiveCommits
     heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
-    witnessed: Witnessed  # metaranges added by the witnesses
+    unnamed: set[str]  # metaranges counted as active commits without one
     ranges: Ranges  # the active ranges
     index: CommittedIndex
     expired: Metaranges  # those of the newest expired commits
@@ -92,7 +90,7 @@ class _History:
     @property
     def metaranges(self) -> set[str]:
         """Metaranges of active commits, and unnamed ones."""
-        return {*self.active.metaranges.values(), *self.witnessed.metaranges}
+        return {*self.active.metaranges.values(), *self.unnamed}
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None:
@@ -105,19 +103,23 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     roles.expired, roles.dropped_expired = expired.ranges, roles.dropped.keys() & expired.named
     record.parts.append(tables.write_ranges(run.folder, roles.dropped, DROPPED))
     if base is not None and len(base.state.counted.layers) >= run.plan.config.tuning.counted_layers_max:
-        roles, base = _afresh(roles, ranges), None
-    extras = _find_extra(run, runner, history)
+        # Everything is counted again: the counts of earlier runs have too many layers.
+        dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
+        roles, base = Roles(ranges, roles.expired | dropped), None
+    kept = active.kept_beyond_base()
+    of_base = named.select(active.metaranges[commit] for commit in active.base) if kept else {}
+    extras = find_extra(run, runner, STEP, kept, active.metarange_of, named, of_base)
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
     record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
+    heads = [(branch, commit, active.metaranges[commit]) for branch, commit in history.heads]
     record.parts += [
         *tables.write_commits(run.folder, active),
         tables.write_ranges(run.folder, ranges | undropped),
-        tables.write_branches(run.folder, history.heads, active.metaranges),
+        tables.write_texts(run.folder, BRANCHES, ("branch", "commit_id", "metarange_id"), heads),
         *tables.write_metaranges(run.folder, named, history.metaranges),
-        tables.write_files(run.folder, history.files),
-        *history.witnessed.parts,
+        tables.write_texts(run.folder, FILES, ("name",), [(name,) for name in sorted(history.files)]),
     ]
     record.counts.update(
         active_commits=len(active.metaranges),
@@ -163,13 +165,13 @@ def _read_history(
         expired_read = ask(read_expired, run, active.expired, earlier)
         passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
         named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
-        witnessed = passed.count_unnamed(run, record, named)
-        named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
+        unnamed = passed.count_unnamed(run, record, named)
+        named = read_metaranges(run, runner, f"{STEP}/unnamed", unnamed, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
-    ranges = named.select({*active.metaranges.values(), *witnessed.metaranges}, in_heads)
+    ranges = named.select({*active.metaranges.values(), *unnamed}, in_heads)
     looked_at = set() if base is None else base.looked_at()
     history = _History(
-        active, heads, named, witnessed, ranges, index_read.result(), expired_read.result(), looked_at
+        active, heads, named, unnamed, ranges, index_read.result(), expired_read.result(), looked_at
     )
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
@@ -191,19 +193,6 @@ def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Ba
         "the repository has no garbage collection rules: every commit counts as active, and every range"
         " file in the namespace as well"
     )
-
-
-def _afresh(roles: Roles, ranges: Ranges) -> Roles:
-    """The roles to count everything again, because the counts of earlier runs have too many layers."""
-    dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
-    return Roles(ranges, roles.expired | dropped)
-
-
-def _find_extra(run: Run, runner: TaskRunner, history: _History) -> list[Extra]:
-    active, named = history.active, history.named
-    kept = active.kept_beyond_base()
-    base_ranges = named.select(active.metaranges[commit] for commit in active.base) if kept else {}
-    return find_extra(run, runner, STEP, kept, active.metarange_of, named, base_ranges)
 
 
 def _collect(

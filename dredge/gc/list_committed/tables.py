@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -149,17 +149,9 @@ def write_commits(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
     return [
         folder.write_table(_STEP, 0, commits, COMMITS),
         folder.write_table(_STEP, 0, history, HISTORY),
-        _write_texts(folder, REFS, ("kind", "name", "commit_id"), rows),
-        _write_texts(folder, PATH_COMMITS, ("set", "commit_id"), paths),
+        write_texts(folder, REFS, ("kind", "name", "commit_id"), rows),
+        write_texts(folder, PATH_COMMITS, ("set", "commit_id"), paths),
     ]
-
-
-def write_branches(
-    folder: RunFolder, heads: Sequence[tuple[str, str]], metaranges: Mapping[str, str]
-) -> PartInfo:
-    """Write (branch, head commit) pairs with their metarange ids."""
-    rows = [(branch, commit, metaranges[commit]) for branch, commit in heads]
-    return _write_texts(folder, BRANCHES, ("branch", "commit_id", "metarange_id"), rows)
 
 
 def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = RANGES) -> PartInfo:
@@ -176,11 +168,6 @@ def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[
     ]
 
 
-def write_files(folder: RunFolder, names: Iterable[str]) -> PartInfo:
-    """Write the names of files to skip in later runs."""
-    return _write_texts(folder, FILES, ("name",), [(name,) for name in sorted(names)])
-
-
 def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
     metadata = [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts]
     return {
@@ -191,9 +178,10 @@ def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
     }
 
 
-def _write_texts(
+def write_texts(
     folder: RunFolder, kind: str, names: Sequence[str], rows: Sequence[tuple[str, ...]]
 ) -> PartInfo:
+    """Write rows of texts; `names` are the columns."""
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     table = pa.table(
         {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}

@@ -120,14 +120,8 @@ class KVAccess:
 
 
 class RepositoryRecords:
-    """Reads the records of a repository. Each call reads them again.
-
-    Args:
-        location: the store, without credentials.
-
-    Raises:
-        RefusedError: it is not the store of this repository.
-    """
+    """Reads the records of a repository. Each call reads them again. `location`: the store, without credentials. Raises
+    RefusedError: it is not the store of this repository."""
 
     def __init__(self, repository: str, namespace: str, view: RowView, location: str) -> None:
         self.location = location
@@ -295,12 +289,8 @@ def read_checked[T](
     seen: Before | None = None,
 ) -> tuple[T, StoreCheck]:
     """Read records of a repository, in an order that is safe without snapshots, and check the store. `seen` is the
-    result of `look_before`, if it was asked before.
-
-    Raises:
-        ConfigError: no access, or no such store.
-        RefusedError: it is not the store of this repository.
-    """
+    result of `look_before`, if it was asked before. Raises ConfigError: no access, or no such store; RefusedError: it
+    is not the store of this repository."""
     seen = seen or look_before(client, repository)
     with (access or KVAccess.from_env()).open() as store:
         written = _have_written(client, *seen.counters)

@@ -67,13 +67,9 @@ class UnreadableError(Exception):
 
 
 class BranchReader:
-    """Asks branches for changes and addresses, and counts its requests. Its methods are thread-safe.
-
-    Args:
-        scanned: hashes of the addresses of the server's scans.
-        page: entries of a page of a listing.
-        dense: wanted paths in a page that make a listing cheaper than a request for each.
-    """
+    """Asks branches for changes and addresses, and counts its requests. Its methods are thread-safe. `scanned`: hashes
+    of the addresses of the server's scans. `page`: entries of a page of a listing. `dense`: wanted paths in a page that
+    make a listing cheaper than a request for each."""
 
     def __init__(self, run: Run, scanned: Hashes, *, page: int = _PAGE, dense: int = _DENSE) -> None:
         self.questions = 0  # requests so far

@@ -52,7 +52,6 @@ from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
 from dredge.gc.mark_uncommitted.kv_store import (
     Before,
-    KVAccess,
     ReadCommits,
     RecordedCommits,
     RepositoryRecords,
@@ -199,7 +198,6 @@ def read_records(
     run: Run,
     files: StagedFiles,
     shown: Hashes,
-    access: KVAccess | None = None,
     with_commits: bool = False,
     seen: Before | None = None,
 ) -> Records:
@@ -214,7 +212,7 @@ def read_records(
         records.commits = RecordedCommits(found) if with_commits else None
         return records
 
-    records, check = read_checked(run.client, plan.repository, plan.namespace, read, access, seen)
+    records, check = read_checked(run.client, plan.repository, plan.namespace, read, seen=seen)
     sink.finish()
     records.check = check
     records.unseen, records.missing = sink.unseen, sink.missing

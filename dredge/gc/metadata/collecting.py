@@ -39,7 +39,7 @@ from dredge.gc.metadata.deleting import (
     put_back,
     read_versions,
 )
-from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, Names, NamesReader, sort_files
+from dredge.gc.metadata.files import GARBAGE_METARANGES, Names, NamesReader, sort_files
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS, open_state
@@ -152,7 +152,7 @@ class _Collection:
         return lost | self.names.read_tables(sorted(lost | young))
 
     def _garbage(self, files: Sequence[ObjectInfo], named: set[str]) -> list[File]:
-        kinds = sort_files(self.run.reader, files, Named(named, set(), []), self._cutoff).garbage
+        kinds = sort_files(self.run.reader, files, self._cutoff, named).garbage
         infos = {_name(info): info for info in files}
         unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
         versions = read_versions(

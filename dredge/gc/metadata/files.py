@@ -30,7 +30,7 @@ from dredge.lakefs.files.ranges import is_table_id, read_metarange
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.runs.payload import to_json
 from dredge.runs.report import size_text
-from dredge.storage import ObjectInfo, ObjectReader, StorageOptions, open_reader
+from dredge.storage import ObjectInfo, ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
@@ -187,15 +187,6 @@ _OF_TABLES = {
 
 
 @dataclass(slots=True)
-class Named:
-    """Files in use by commits, by name."""
-
-    kept: set[str]  # by reachable or active commits
-    unreachable: set[str]  # only by others
-    missing: list[str]  # missing metaranges
-
-
-@dataclass(slots=True)
 class Sorted:
     """Files of `_lakefs/` by kind."""
 
@@ -215,23 +206,32 @@ class Sorted:
             self.examples[kind].append(info.key.removeprefix(METADATA))
 
 
-def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collection[str]) -> Named:
-    """Read the metaranges of reachable or active commits, and of the other ones; "" is empty content."""
+def find_named(
+    reader: ObjectReader, kept: Collection[str], unreachable: Collection[str]
+) -> tuple[set[str], set[str], list[str]]:
+    """Return the files in use by reachable or active commits, those only in use by others, and the missing
+    metaranges; given are their metaranges, "" is empty content."""
     of_kept, missing = close(reader, kept, {})
     others, more = close(reader, {*unreachable} - of_kept, {})
-    return Named(of_kept, others - of_kept, sorted([*missing, *more]))
+    return of_kept, others - of_kept, sorted([*missing, *more])
 
 
-def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:
-    """Sort the files directly in `_lakefs/`, listed before the commits were read, by kind; files written at the
-    cutoff or later are young."""
+def sort_files(
+    reader: ObjectReader,
+    files: Sequence[ObjectInfo],
+    cutoff: datetime,
+    kept: Collection[str],
+    unreachable: Collection[str] = (),
+) -> Sorted:
+    """Sort the files directly in `_lakefs/`, listed before the commits were read, by kind: in use by reachable or
+    active commits, only by others, or by none; of these, files written at the cutoff or later are young."""
     found = Sorted()
     unnamed: dict[str, ObjectInfo] = {}
     for info in files:
         name = info.key.removeprefix(METADATA)
-        if name in named.kept:
+        if name in kept:
             found.add(KEPT, info)
-        elif name in named.unreachable:
+        elif name in unreachable:
             found.add(UNREACHABLE, info)
         elif not is_table_id(name):
             found.add(OTHER, info)
@@ -273,7 +273,6 @@ def report_metadata(
     now: datetime,
     min_age: timedelta,
     access: KVAccess | None = None,
-    options: StorageOptions | None = None,
 ) -> MetadataReport:
     """Find range and metarange files without a commit. Changes no data.
 
@@ -288,14 +287,15 @@ def report_metadata(
     """
     namespace = client.repository(repository).namespace
     check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})
-    reader = open_reader(namespace, options)
+    reader = open_reader(namespace)
     # Files before commits: files of new commits are then in use by a read commit.
     files = reader.list_level(METADATA).objects
     history = read_history(client, repository, namespace, now, access)
     kept = {commit.metarange_id for commit in history.kept.values()} | history.named
     unreachable = {commit.metarange_id for commit in history.unreachable.values()}
-    named = find_named(reader, kept, unreachable)
-    return MetadataReport(repository, history, sort_files(reader, files, named, now - min_age), named.missing)
+    of_kept, of_others, missing = find_named(reader, kept, unreachable)
+    found = sort_files(reader, files, now - min_age, of_kept, of_others)
+    return MetadataReport(repository, history, found, missing)
 
 
 def report_lines(report: MetadataReport) -> Iterator[str]:

@@ -20,7 +20,7 @@ from dredge.gc.witness.owner import OWN, Site, keeps_id
 from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, read_list
 from dredge.runs.run import StepRecord
@@ -112,11 +112,6 @@ def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Know
     rows = 0 if known.pending is None else known.pending.rows
     record.parts.append(run.folder.write_bytes(f"subtract/{NAME}", data, rows))
     return known
-
-
-def known_list(folder: RunFolder, part: PartInfo) -> Known:
-    """Read the list from a file of subtract; raises FormatError if it is damaged."""
-    return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
 def created_at_of(committed: ListCommittedOutput) -> datetime | None:

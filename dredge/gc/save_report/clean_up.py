@@ -53,8 +53,8 @@ from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Plan, Run, parse_pla
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
-from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.gc.witness.record import FOLDER as WITNESS
+from dredge.gc.witness.record import parts_of, read_record
 from dredge.runs import cleanup
 from dredge.runs.cleanup import (
     ListedFiles,
@@ -155,20 +155,9 @@ log = logging.getLogger("dredge")
 
 
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
-    """Remove superseded files of a complete run; see `dredge.runs.cleanup.clean_up`.
-
-    Args:
-        superseded: returns the files; from `list_superseded`.
-    """
-    if run.plan.config.keep_runs_days is not None:
-        inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
-        deleter = own_files_deleter(run.plan.namespace, run.options)
-        cleanup.clean_up(run, inputs, superseded, deleter)
-
-
-def list_superseded(run: Run) -> Superseded:
-    """Find the removable files; none with `keep_runs_days` empty."""
-    return Superseded() if run.plan.config.keep_runs_days is None else find_superseded(run)
+    """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
+    inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
+    cleanup.clean_up(run, inputs, superseded, own_files_deleter(run.plan.namespace, run.options))
 
 
 def find_superseded(run: Run) -> Superseded:
@@ -180,13 +169,15 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: files of a version written meanwhile are new, or in the version before it.
     files = ListedFiles.of(reader, f"{OWN}/", week_ago)
+    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     with at_once() as ask:
         versions_read = ask(read_recent_versions, StateStore(run.state, run.options), files, f"{OWN}/")
         others = [
             ask(_superseded_index, run, run.state, f"{OWN}/", files),
             ask(_superseded_referring, run, files),
             ask(_superseded_marks, run, files),
-            ask(_superseded_lists, run, files),
+            ask(list_superseded_parts, run.state, files, f"{OWN}/{PENDING}/"),
+            ask(list_superseded_parts, of_files, files, f"{OWN}/{FILES_PENDING}/"),
         ]
         pins = ask(read_pins, run.state)
         deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
@@ -236,17 +227,7 @@ def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
 def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
     record = read_record(run.state).record  # after the listing, so its parts are not taken for old ones
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
-    return [key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named]
-
-
-def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
-    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
-    with at_once() as ask:
-        asked = [
-            ask(list_superseded_parts, state, files, f"{OWN}/{place}/")
-            for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
-        ]
-    return [key for parts in asked for key in parts.result()]
+    return [key for key in files.old(f"{OWN}/{WITNESS}/") if key.endswith(".parquet") and key not in named]
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

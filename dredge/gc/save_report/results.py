@@ -35,15 +35,11 @@ from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
-from dredge.runs.report import ReportRow, RunResults, StepResult, number_of, size_text
+from dredge.runs.report import ENDED, ReportRow, RunResults, StepResult, number_of, size_text
 from dredge.runs.summary import StepSummary
 from dredge.storage.parallel import at_once
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS
-
-ENDED = ("success", "dry_run")
-"""Outcomes of a complete run."""
-
 
 STEPS = (
     SliceListingOutput,
@@ -67,7 +63,9 @@ def report_rows(results: RunResults) -> Iterator[ReportRow]:
     counts = listing.counts
     young = counts["young_slices"]
     without = f"; without {young:,} young slices, which are not listed" if young else ""
-    yield from _live_rows(results, without)
+    if (candidates := results.of(SubtractOutput)) is not None:
+        live, why = candidates.counts, f"in a branch's staging or an active commit{without}"
+        yield ReportRow("live", "kept", why, live["live_objects"], live["live_bytes"])
     why = f"not older than the cutoff{without}"
     yield ReportRow("young", "kept", why, counts["young_objects"], counts["young_bytes"])
     if counts["root_objects"]:
@@ -78,15 +76,6 @@ def report_rows(results: RunResults) -> Iterator[ReportRow]:
         yield ReportRow("elsewhere", "kept", why, counts["elsewhere_objects"])
     swept = results.of(BulkDeleteOutput)
     yield from _candidate_rows(results) if swept is None or not swept.is_settled else _swept_rows(swept)
-
-
-def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
-    candidates = results.of(SubtractOutput)
-    if candidates is None:
-        return
-    counts = candidates.counts
-    why = f"in a branch's staging or an active commit{without}"
-    yield ReportRow("live", "kept", why, counts["live_objects"], counts["live_bytes"])
 
 
 def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,9 +35,8 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput, advance_state, compact_index, distrust_state
-from dredge.gc.save_report.clean_up import clean_up, list_superseded
+from dredge.gc.save_report.clean_up import clean_up, find_superseded
 from dredge.gc.save_report.results import (
-    ENDED,
     STEPS,
     approval,
     facts,
@@ -55,7 +55,7 @@ from dredge.runs import ledger
 from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
-from dredge.runs.report import OUTCOMES, RunResults, StepResult, render_html
+from dredge.runs.report import ENDED, OUTCOMES, RunResults, StepResult, render_html
 from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
@@ -192,16 +192,10 @@ def _steps(folder: RunFolder, plan: Plan) -> Iterator[type[StepOutput]]:
     for step in STEPS:
         yield step
         if step is CheckLimitsOutput:
-            yield from _approval(folder, plan)
+            with suppress(FormatError):  # check_limits is damaged, and has the problem in the report
+                yield from approval_inputs(plan, folder, ApproveOutput)
     if not plan.dry_run:
         yield StateOutput
-
-
-def _approval(folder: RunFolder, plan: Plan) -> Sequence[type[StepOutput]]:
-    try:
-        return approval_inputs(plan, folder, ApproveOutput)
-    except FormatError:
-        return ()  # check_limits is damaged, and has the problem in the report
 
 
 def _counts(results: RunResults) -> dict[str, int]:
@@ -236,24 +230,26 @@ def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
         index = len(parts) // 2
         attempt.check()
         parts.append(folder.write_table("deleted", index, gone))
-        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
+        # An address is a line, as JSON only if it has control characters.
+        lines = "".join(
+            f"{json.dumps(address) if any(ord(character) < 32 for character in address) else address}\n"
+            for address in gone["address"].to_pylist()
+        )
         parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
     return parts
 
 
-def _text_line(address: str) -> str:
-    """Return an address as a line, as JSON only if it has control characters."""
-    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
-
-
 def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
+    def instant(time: datetime) -> str:
+        return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
     listing = folder.read_output(SliceListingOutput)
     value: dict[str, Any] = {
         "run_id": plan.run_id,
         "success": report["outcome"] in ENDED,
         "first_slice": listing.first_slice if listing is not None else "",
-        "start_time": _instant(plan.created_at),
-        "cutoff_time": _instant(plan.cutoff),
+        "start_time": instant(plan.created_at),
+        "cutoff_time": instant(plan.cutoff),
         "num_deleted_objects": report["counts"].get("deleted_objects", 0),
     }
     if report["approval"] is not None:
@@ -261,16 +257,9 @@ def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(value)}\n".encode()
 
 
-def _instant(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def save_report(run: Run) -> StepSummary:
-    """Advance the state of a complete run, and write the report of any run.
-
-    Raises:
-        DredgeError: the state was not advanced. The report is written, and all deletions were right.
-    """
+    """Advance the state of a complete run, and write the report of any run. Raises DredgeError: the state was not
+    advanced. The report is written, and all deletions were right."""
     # Claimed before the first read: steps may be repeated while this try sleeps.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
@@ -287,7 +276,8 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
     with at_once() as ask:
         analysis = ask(write_analysis, run)
         # Versions and run folders that the state named a week ago do not depend on its advance.
-        superseded = ask(list_superseded, run) if complete else None
+        removes = complete and run.plan.config.keep_runs_days is not None
+        superseded = ask(find_superseded, run) if removes else None
         try:
             if complete and not run.plan.dry_run:
                 compacted = ask(compact_index, run, complete[ListCommittedOutput.STEP])

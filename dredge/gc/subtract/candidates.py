@@ -12,6 +12,7 @@ hold, write a function and name it in `HOLDS`: counts, limits, the report and th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,13 +29,14 @@ from dredge.gc.config import GCConfig
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
-from dredge.gc.pending.known import NAME, Known, known_list
+from dredge.gc.pending.known import NAME, Known
 from dredge.gc.run import Plan
 from dredge.gc.slice_listing import LISTED, SliceListingOutput
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.payload import from_file
 from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any
@@ -287,8 +289,8 @@ class SubtractOutput(StepOutput):
         return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
 
     def known_list(self, folder: RunFolder) -> Known:
-        """The pending list before this run."""
-        return known_list(folder, self.part(NAME))
+        """The pending list before this run; raises FormatError if it is damaged."""
+        return from_file(Known, json.loads(folder.read_bytes(self.part(NAME))))
 
 
 def _stem(part: PartInfo) -> str:

@@ -47,12 +47,8 @@ _SHARDS = f"{SubtractOutput.STEP}/shards"
 
 
 def subtract(run: Run, runner: TaskRunner) -> StepSummary:
-    """Write the candidates of a run.
-
-    Raises:
-        RefusedError: the store gives no time for an object, or another version wrote the live set.
-        FormatError: a damaged file.
-    """
+    """Write the candidates of a run. Raises RefusedError: the store gives no time for an object, or another version
+    wrote the live set; FormatError: a damaged file."""
 
     def read(inputs: Mapping[str, StepSummary]) -> _Read:
         with at_once() as ask:

@@ -31,7 +31,6 @@ from dredge.gc.witness.record import (
     COMMITS,
     TABLES,
     Files,
-    MarkRecord,
     Past,
     Unnamed,
     demand_metaranges,
@@ -61,14 +60,6 @@ _EXAMPLES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Witnessed:
-    """Additions of the witnesses to a mark."""
-
-    metaranges: set[str]  # counted as active commits, in addition to those of active commits
-    parts: list[PartInfo]  # for `leave_record` and the re-check
-
-
-@dataclass(frozen=True, slots=True)
 class Passed:
     """A mark after its comparison with earlier marks."""
 
@@ -76,13 +67,14 @@ class Passed:
     shown: Mapping[str, str]  # metarange by commit, of all commits known to the server
     files: Files  # range and metarange files, listed after the commits were read
 
-    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
+    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> set[str]:
         """Find the metaranges counted as active commits without an active commit; given are those of the active
-        commits."""
+        commits. Writes files for `leave_record` and the re-check."""
         since = _since(run, self.past)
         unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
-        return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
+        record.parts += _write_parts(run, self.past, self.shown, self.files, unnamed)
+        return unnamed.metaranges
 
 
 def pass_witnesses(
@@ -124,13 +116,10 @@ def pass_witnesses(
 def check_life(run: Run, past: Past, repository: Repository) -> Past:
     """Compare the repository's creation date with the record. Returns the past, without a record if the repository
     was created again on a namespace without older metaranges."""
-    record = past.record
-    if record is None or not _is_other_life(record, repository):
+    record, created = past.record, repository.created_at
+    if record is None or created is None or record.repository_created_at in (None, created):
         return past
-    created = repository.created_at
-    older = None
-    if past.compares and created is not None:
-        older = find_metarange_before(run.reader, created, past.metaranges)
+    older = find_metarange_before(run.reader, created, past.metaranges) if past.compares else None
     if older is not None:
         refuse(
             Site.of_run(run),
@@ -215,11 +204,6 @@ def knows_commit(client: LakeFSClient, repository: str, commit_id: str) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def _is_other_life(record: MarkRecord, repository: Repository) -> bool:
-    dates = {record.repository_created_at, repository.created_at}
-    return None not in dates and len(dates) > 1
 
 
 def _examples(past: Past, unknown: Sequence[str]) -> str:

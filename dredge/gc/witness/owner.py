@@ -73,10 +73,6 @@ class Owner:
         ids = {self.environment.installation_id, found.installation_id} - {None}
         return found.url in (self.environment.url, *self.aliases) and len(ids) < 2
 
-    def with_alias(self, url: str) -> Owner:
-        """Return the same owner with another URL."""
-        return replace(self, aliases=tuple(sorted({*self.aliases, url})))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:

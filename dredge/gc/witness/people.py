@@ -79,7 +79,7 @@ def add_alias(
                 f"the namespace of {repository} has no owner yet: its first complete run makes its server the owner."
                 " Nothing was changed."
             )
-        owner = before.with_alias(environment.url)
+        owner = replace(before, aliases=tuple(sorted({*before.aliases, environment.url})))
         compared = compare_ids(site)
         if (
             not owner.includes(environment)
@@ -221,12 +221,8 @@ class LostCommits:
         return cls(repository, found, past)
 
     def restore(self, client: LakeFSWriter, names: Collection[str]) -> Iterator[Restored]:
-        """Restore lost commits in lakeFS, each as the head of a new branch.
-
-        Raises:
-            ConfigError: a name is not a lost commit.
-            RefusedError: a metarange is missing or damaged.
-        """
+        """Restore lost commits in lakeFS, each as the head of a new branch. Raises ConfigError: a name is not a lost
+        commit; RefusedError: a metarange is missing or damaged."""
         by_name = {item.name: item for item in self.found}
         strange = sorted(set(names) - by_name.keys())
         if strange:
@@ -286,21 +282,17 @@ def forget_lost(
     with hold_lease(name, why, FORGET_LOST, client) as site:
         demand_owner(site)
         found: list[LostCommit] = []
-        if _is_readable(site.state, client.repository(name).namespace):
+        try:
+            Past.read(site.state, client.repository(name).namespace)
+        except FormatError:
+            pass  # the record of the last mark is given up as well
+        else:
             found = LostCommits.find(client, name, keep_unnamed_days, access).found
         what = {
             "commits": sorted(item.name for item in found if item.kind == KNOWN),
             "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
         }
         return record_consent(site.state, FORGET_LOST, name, why, what), found
-
-
-def _is_readable(state: ObjectReader, namespace: str) -> bool:
-    try:
-        Past.read(state, namespace)
-    except FormatError:
-        return False
-    return True
 
 
 def _lost(

@@ -156,6 +156,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
     """Write the record of a complete mark in place of the compared record. The run holds the lease."""
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
+    before = read_record(run.state).record if run.plan.dry_run else None
     with at_once() as ask:
         commits_written = ask(folder.write_table, FOLDER, 0, commits, f"{run.folder.label}-commits")
         tables_written = ask(folder.write_table, FOLDER, 0, tables, f"{run.folder.label}-tables")
@@ -169,7 +170,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         left_at=run.store_now(),
         commits=commits_written.result(),
         tables=tables_written.result(),
-        kept=_own_settings(run),
+        kept=Kept.of(run.plan.config) if before is None else before.kept,
         pause=None if facts.get("pause") is None else from_json(Pause, facts["pause"]),
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
@@ -191,11 +192,6 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
 def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
     """Whether a dry run keeps less than the repository's own settings, so its mark lacks active commits."""
     return config.dry_run and record is not None and Kept.of(config).is_less_than(record.kept)
-
-
-def _own_settings(run: Run) -> Kept:
-    before = read_record(run.state).record if run.plan.dry_run else None
-    return Kept.of(run.plan.config) if before is None else before.kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

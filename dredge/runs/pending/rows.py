@@ -62,27 +62,17 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A run, as it advances the list; a payload.
-
-    Attributes:
-        marked_at: when it was planned, before it read any input.
-        now: when its mark had read its last input; waits start then, but not before `marked_at`.
-        cutoff: objects modified later are young.
-        min_age: younger objects are young; a wait that started at a lower age does not count.
-        waits: objects wait for another run; if False, every free object may be deleted.
-        lists_all: the run listed everything: old objects not found are deleted.
-        state_of: the run of the state for the next run, if this run fails; None if absent.
-    """
+    """A run, as it advances the list; a payload."""
 
     run_id: str
-    marked_at: datetime
-    now: datetime
-    cutoff: datetime
-    min_age: timedelta
+    marked_at: datetime  # when it was planned, before it read any input
+    now: datetime  # when its mark had read its last input; waits start then, but not before `marked_at`
+    cutoff: datetime  # objects modified later are young
+    min_age: timedelta  # younger objects are young; a wait that started at a lower age does not count
     grace: timedelta
-    waits: bool
-    lists_all: bool
-    state_of: str | None
+    waits: bool  # objects wait for another run; if False, every free object may be deleted
+    lists_all: bool  # the run listed everything: old objects not found are deleted
+    state_of: str | None  # the run of the state for the next run, if this run fails; None if absent
 
     @property
     def min_age_us(self) -> int:
@@ -97,42 +87,29 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """Advanced rows.
+    """Advanced rows."""
 
-    Attributes:
-        rows: the new list (`PENDING`), sorted by address.
-        confirmed: for each found object, whether it may be deleted.
-    """
-
-    rows: pa.Table
-    confirmed: Mask
+    rows: pa.Table  # the new list (`PENDING`), sorted by address
+    confirmed: Mask  # for each found object, whether it may be deleted
 
 
 def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime) -> Mask:
     """Return for each row whether a run without a complete listing must look for the object. `cutoff`: objects modified
     later are young."""
     over = _is_at_most(rows["since"], marked_at - grace)
-    old = _is_before(rows["last_modified"], cutoff)
+    old = _mask(pc.fill_null(pc.less(rows["last_modified"], _time(cutoff)), False))
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
-    """Figures of a part of the list, kept with its name so that a run need not read it; a payload.
+    """Figures of a part of the list, kept with its name so that a run need not read it; a payload."""
 
-    Attributes:
-        by_status: count and size of its rows.
-        first_since: start of the first open wait; None if absent.
-        last_since: start of the last open wait.
-        oldest_young: earliest `last_modified` of young rows; None if unknown.
-        oldest: earliest `last_modified`; None if that of a row is unknown.
-    """
-
-    by_status: Mapping[str, Figures]
-    first_since: datetime | None = None
-    last_since: datetime | None = None
-    oldest_young: datetime | None = None
-    oldest: datetime | None = None
+    by_status: Mapping[str, Figures]  # count and size of its rows
+    first_since: datetime | None = None  # start of the first open wait; None if absent
+    last_since: datetime | None = None  # start of the last open wait
+    oldest_young: datetime | None = None  # earliest `last_modified` of young rows; None if unknown
+    oldest: datetime | None = None  # earliest `last_modified`; None if that of a row is unknown
 
     @classmethod
     def of(cls, rows: pa.Table) -> PartFacts:
@@ -191,14 +168,10 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
 
 def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
     """Restart waits with a start in the future: the clock was set back."""
-    future = _is_future(previous, turn)
+    future = ~_is_at_most(previous["since"], turn.begins_at) & _mask(pc.is_valid(previous["since"]))
     if not future.any():
         return previous
     return _with(previous, future, {"since": turn.begins_at, "run_id": turn.run_id})
-
-
-def _is_future(rows: pa.Table, turn: Turn) -> Mask:
-    return ~_is_at_most(rows["since"], turn.begins_at) & _mask(pc.is_valid(rows["since"]))
 
 
 def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
@@ -234,17 +207,17 @@ def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) 
         by_another = _mask(pc.fill_null(pc.not_equal(before["run_id"], turn.run_id), False))
         over = _is_at_most(before["since"], turn.marked_at - turn.grace)
         confirmed = free & goes_on & by_another & over
-    columns = [_known(before[name], found[name], goes_on) for name in FOUND.names[: len(_OBJECT)]]
+    # Unchanged objects keep known values.
+    same = pa.array(goes_on)
+    columns = [
+        pc.if_else(same, pc.coalesce(before[item.name], found[item.name]), found[item.name])
+        for item in _OBJECT
+    ]
     columns += [status, since, run_id, min_age]
     rows = pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(columns, PENDING, strict=True)], schema=PENDING
     )
     return rows, confirmed
-
-
-def _known(before: pa.ChunkedArray, found: pa.ChunkedArray, goes_on: Mask) -> pa.ChunkedArray:
-    """A column of found objects; unchanged objects keep known values."""
-    return pc.if_else(pa.array(goes_on), pc.coalesce(before, found), found)
 
 
 def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
@@ -298,10 +271,6 @@ def _is_at_most(times: pa.ChunkedArray, at: datetime) -> Mask:
     return _mask(pc.fill_null(pc.less_equal(times, _time(at)), False))
 
 
-def _is_before(times: pa.ChunkedArray, at: datetime) -> Mask:
-    return _mask(pc.fill_null(pc.less(times, _time(at)), False))
-
-
 def _time(at: datetime) -> pa.Scalar:
     return pa.scalar(at, _TIME)
 
@@ -316,23 +285,14 @@ FOUND_NOW = "found_now"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Counts of rows of the list, and of candidates; a payload.
+    """Counts of rows of the list, and of candidates; a payload."""
 
-    Attributes:
-        by_status: rows by status, and `FOUND_NOW`.
-        first_since: start of the first open wait; None if absent.
-        last_since: start of the last open wait.
-        waiting: waiting candidates, by reason.
-        sizes: of the examples of these, by address.
-        confirmed: candidates after their wait, by reason.
-    """
-
-    by_status: dict[str, Figures] = field(default_factory=dict)
-    first_since: datetime | None = None
-    last_since: datetime | None = None
-    waiting: dict[str, Figures] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    confirmed: dict[str, Figures] = field(default_factory=dict)
+    by_status: dict[str, Figures] = field(default_factory=dict)  # rows by status, and `FOUND_NOW`
+    first_since: datetime | None = None  # start of the first open wait; None if absent
+    last_since: datetime | None = None  # start of the last open wait
+    waiting: dict[str, Figures] = field(default_factory=dict)  # waiting candidates, by reason
+    sizes: dict[str, int] = field(default_factory=dict)  # of the examples of these, by address
+    confirmed: dict[str, Figures] = field(default_factory=dict)  # candidates after their wait, by reason
 
     def __add__(self, other: Waits) -> Waits:
         first = [item for item in (self.first_since, other.first_since) if item is not None]
@@ -355,15 +315,10 @@ class Waits:
 
     @classmethod
     def of(cls, rows: pa.Table, facts: PartFacts, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
-        """Count a shard.
-
-        Args:
-            facts: about the rows.
-            found: by the run, with `code` and `reason`.
-            confirmed: mask of candidates after their wait.
-        """
+        """Count a shard. `facts`: about the rows. `found`: by the run, with `code` and `reason`. `confirmed`: mask of
+        candidates after their wait."""
         new = rows.filter(
-            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
+            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _time(turn.begins_at)))
         )
         mask = pa.array(confirmed)
         is_confirmed = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
@@ -372,7 +327,7 @@ class Waits:
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))
-        waiting = _by(held_off, "reason")
+        waiting = _by_reason(held_off)
         examples = [name for figures in waiting.values() for name in figures.examples]
         own = held_off.filter(pc.is_in(held_off["address"], pa.array(examples, pa.string())))
         return replace(
@@ -380,7 +335,7 @@ class Waits:
             by_status=by_status,
             waiting=waiting,
             sizes=dict(zip(own["address"].to_pylist(), own["size"].to_pylist(), strict=True)),
-            confirmed=_by(found.filter(mask), "reason"),
+            confirmed=_by_reason(found.filter(mask)),
         )
 
     @property
@@ -390,12 +345,9 @@ class Waits:
         return [{"address": name, "size": self.sizes[name]} for name in names[:EXAMPLES_MAX]]
 
     def to_details(self, grace: timedelta) -> dict[str, Any]:
-        """Return the JSON for summaries and reports.
-
-        Returns:
-            `by_status` (objects and bytes), `found_now`, `waiting`, `confirmed` (each `objects`, `bytes`),
-            `first_deletion` and `last_deletion` (ISO 8601; None without waiting objects), `grace_seconds`.
-        """
+        """Return the JSON for summaries and reports. Returns `by_status` (objects and bytes), `found_now`, `waiting`,
+        `confirmed` (each `objects`, `bytes`), `first_deletion` and `last_deletion` (ISO 8601; None without waiting
+        objects), `grace_seconds`."""
         counted = {name: {"objects": f.objects, "bytes": f.size_bytes} for name, f in self.by_status.items()}
         confirmed = sum(self.confirmed.values(), Figures())
         nothing = {"objects": 0, "bytes": 0}
@@ -418,26 +370,16 @@ class Waits:
         }
 
 
-def _by(rows: pa.Table, column: str) -> dict[str, Figures]:
-    found = _sums(rows, column)
-    for value, figures in found.items():
-        own = rows.filter(pc.equal(rows[column], value))
-        found[value] = replace(figures, examples=tuple(own["address"].slice(0, EXAMPLES_MAX).to_pylist()))
+def _by_reason(rows: pa.Table) -> dict[str, Figures]:
+    found = {}
+    for sums in rows.group_by("reason").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+        own = rows.filter(pc.equal(rows["reason"], sums["reason"]))["address"]
+        found[sums["reason"]] = Figures(
+            objects=sums["size_count"],
+            size_bytes=sums["size_sum"],
+            examples=tuple(own.slice(0, EXAMPLES_MAX).to_pylist()),
+        )
     return found
-
-
-def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
-    sums: Mapping[str, list[Any]] = (
-        rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pydict()
-    )
-    columns = (sums[column], sums["size_count"], sums["size_sum"])
-    return {
-        value: Figures(objects=count, size_bytes=total) for value, count, total in zip(*columns, strict=True)
-    }
-
-
-def _us(at: datetime) -> pa.Scalar:
-    return pa.scalar(at, pa.timestamp("us", tz="UTC"))
 
 
 def describe_waiting(pending: Mapping[str, Any]) -> str:

@@ -44,25 +44,16 @@ _LATE_MAX = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingList:
-    """The list of a mark; a payload.
+    """The list of a mark; a payload."""
 
-    Attributes:
-        subject: such as the storage namespace.
-        life: id of the repository's life, which changes if it is created again; "" if unknown.
-        marked_at: the store's time when the run was planned.
-        left_at: the store's time when the list was written.
-        bits: there are 2**bits shards.
-        parts: files of rows by shard.
-        facts: about parts, by shard; a part without facts is read.
-    """
-
-    subject: str
-    life: str
+    subject: str  # such as the storage namespace
+    life: str  # id of the repository's life, which changes if it is created again; "" if unknown
     run_id: str
-    marked_at: datetime
-    left_at: datetime
-    bits: int = 0
-    parts: Mapping[int, PartInfo] = field(default_factory=dict)
+    marked_at: datetime  # the store's time when the run was planned
+    left_at: datetime  # the store's time when the list was written
+    bits: int = 0  # there are 2**bits shards
+    parts: Mapping[int, PartInfo] = field(default_factory=dict)  # files of rows by shard
+    # about parts, by shard; a part without facts is read
     facts: Mapping[int, PartFacts] = field(default_factory=dict)
     format: int = FORMAT
 
@@ -80,32 +71,21 @@ class _Newest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Conditions for using a list.
-
-    Attributes:
-        valid_from: a list of a run planned by then is not used; None: any.
-        why: the event since then, half a sentence.
-    """
+    """Conditions for using a list."""
 
     subject: str
     life: str
-    valid_from: datetime | None = None
-    why: str = ""
+    valid_from: datetime | None = None  # a list of a run planned by then is not used; None: any
+    why: str = ""  # the event since then, half a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The stored list.
+    """The stored list."""
 
-    Attributes:
-        etag: of the pointer; None if absent.
-        pending: None without a list, or if it may not be used.
-        problem: why it may not be used, half a sentence.
-    """
-
-    etag: str | None = None
-    pending: PendingList | None = None
-    problem: str = ""
+    etag: str | None = None  # of the pointer; None if absent
+    pending: PendingList | None = None  # None without a list, or if it may not be used
+    problem: str = ""  # why it may not be used, half a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +115,8 @@ def fetch_list(state: ObjectReader) -> Fetched:
 def read_list(
     state: ObjectReader, expected: Expected, now: datetime, fetched: Fetched | None = None
 ) -> Stored:
-    """Read the list, and check whether a run may use it.
-
-    Args:
-        fetched: None reads it.
-
-    Raises:
-        RefusedError: a newer version of Dredge wrote it.
-        UnavailableError: the store does not answer.
-    """
+    """Read the list, and check whether a run may use it. `fetched`: None reads it. Raises RefusedError: a newer version
+    of Dredge wrote it; UnavailableError: the store does not answer."""
     found = fetched or fetch_list(state)
     if found.pointer is None:
         return Stored()
@@ -213,15 +186,9 @@ def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> P
 def write_if_changed(
     state: ObjectWriter, label: str, shard: int, rows: pa.Table, before: pa.Table, known: PartInfo | None
 ) -> dict[int, PartInfo]:
-    """Write the part of a shard, or return the known part if its rows are unchanged.
-
-    Args:
-        before: rows read by the run.
-        known: the part with these rows; None if there is none, or several.
-
-    Returns:
-        The part by shard; none without rows.
-    """
+    """Write the part of a shard, or return the known part if its rows are unchanged. `before`: rows read by the run.
+    `known`: the part with these rows; None if there is none, or several. Returns the part by shard; none without
+    rows."""
     if not rows.num_rows:
         return {}
     if known is not None and rows.equals(before):
@@ -290,30 +257,19 @@ def _run_of(data: bytes) -> str | None:
 
 @dataclass(slots=True)
 class SmallList:
-    """A list of few rows, read and written as a whole. Longer lists are split into shards for tasks.
+    """A list of few rows, read and written as a whole. Longer lists are split into shards for tasks."""
 
-    Attributes:
-        expected: conditions for using a list.
-        rows: stored, or advanced by this run.
-        problem: why the stored ones are not used, half a sentence.
-        figures: of `Waits.to_details`, after `advance`.
-    """
-
-    expected: Expected
+    expected: Expected  # conditions for using a list
     stored: Stored = field(default_factory=Stored)
-    rows: pa.Table = field(default_factory=PENDING.empty_table)
-    problem: str = ""
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    rows: pa.Table = field(default_factory=PENDING.empty_table)  # stored, or advanced by this run
+    problem: str = ""  # why the stored ones are not used, half a sentence
+    figures: Mapping[str, Any] = field(default_factory=dict)  # of `Waits.to_details`, after `advance`
     _before: pa.Table = field(default_factory=PENDING.empty_table)
 
     @classmethod
     def read(cls, place: ObjectReader, expected: Expected, now: datetime) -> SmallList:
-        """Read the list.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote it.
-            UnavailableError: the store does not answer.
-        """
+        """Read the list. Raises RefusedError: a newer version of Dredge wrote it; UnavailableError: the store does not
+        answer."""
         found = cls(expected, read_list(place, expected, now))
         found.problem, pending = found.stored.problem, found.stored.pending
         if pending is not None:
@@ -326,15 +282,8 @@ class SmallList:
         return found
 
     def advance(self, found: pa.Table, turn: Turn, live: Collection[str] = ()) -> set[str]:
-        """Advance the list by the objects of a mark.
-
-        Args:
-            found: by the mark (`FOUND`).
-            live: addresses live now, for a run without a complete listing.
-
-        Returns:
-            Addresses after their wait.
-        """
+        """Advance the list by the objects of a mark. `found`: by the mark (`FOUND`). `live`: addresses live now, for a
+        run without a complete listing. Returns the addresses after their wait."""
         is_live = np.asarray(pc.is_in(self.rows["address"], pa.array(sorted(live), pa.string())), bool)
         after = advance(self.rows, found, is_live, np.zeros(self.rows.num_rows, bool), turn)
         self.rows = after.rows
@@ -349,15 +298,9 @@ class SmallList:
         self.rows = self.rows.filter(pc.invert(is_removed))
 
     def leave(self, place: ObjectWriter, label: str, run_id: str, marked_at: datetime, now: datetime) -> None:
-        """Write the list for the next run. The caller has the lease.
-
-        Args:
-            label: prefix of file names, unique to the try.
-            marked_at: the store's time when the run was planned.
-
-        Raises:
-            ConflictError: another run has written its list since.
-        """
+        """Write the list for the next run. The caller has the lease. `label`: prefix of file names, unique to the try.
+        `marked_at`: the store's time when the run was planned. Raises ConflictError: another run has written its list
+        since."""
         known = None if self.stored.pending is None else self.stored.pending.parts.get(0)
         pending = PendingList(
             subject=self.expected.subject,
@@ -371,12 +314,8 @@ class SmallList:
 
 
 def found_rows(addresses: Iterable[str], **columns: Any) -> pa.Table:
-    """Return rows of found objects.
-
-    Args:
-        addresses: each once.
-        columns: of `FOUND` by name, in the order of the addresses; null if missing.
-    """
+    """Return rows of found objects. `addresses`: each once. `columns`: of `FOUND` by name, in the order of the
+    addresses; null if missing."""
     names = pa.array(addresses, pa.string())
     table = {item.name: columns.get(item.name, pa.nulls(len(names), item.type)) for item in FOUND}
     return pa.table({**table, "address": names, "hash": pa.array(hash64(names))}, schema=FOUND)

@@ -19,11 +19,12 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
+from lakefs_embedded.auth.permissions import repository_arn
 from lakefs_embedded.catalog import ObjectStats, Page
 from lakefs_embedded.errors import InvalidRefError, MissingError, RepositoryNotFoundError
 from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error
-from lakefs_embedded.gateway.requests import S3Request, Target, repository_arn, url_encoded
+from lakefs_embedded.gateway.requests import S3Request, Target, url_encoded
 from lakefs_embedded.gateway.responses import Node, timestamp
 
 PAGE = 1000
@@ -38,7 +39,7 @@ def list_buckets(request: S3Request) -> Response:
             prefix=request.query.get("prefix", ""), after=after, amount=PAGE
         )
         for found in page.results:
-            if request.access_control.allows(request.user, "fs:ListRepositories", repository_arn(found.name)):
+            if request.accounts.allows(request.user, "fs:ListRepositories", repository_arn(found.name)):
                 fields: list[Node] = [("Name", found.name), ("CreationDate", timestamp(found.creation_date))]
                 buckets.append(("Bucket", fields))
         more, after = page.has_more, page.next_offset

@@ -1,7 +1,7 @@
 """Multipart uploads: create, upload and copy parts, list, complete, abort.
 
 Source: S3 API reference "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "ListParts",
-"CompleteMultipartUpload", "AbortMultipartUpload", "ListMultipartUploads".
+"CompleteMultipartUpload", "AbortMultipartUpload".
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from starlette.responses import Response
 from lakefs_embedded.errors import MissingError
 from lakefs_embedded.gateway import responses
 from lakefs_embedded.gateway.errors import S3Error
-from lakefs_embedded.gateway.handlers.reading import parse_range
-from lakefs_embedded.gateway.handlers.writing import check_source, must_be_new
-from lakefs_embedded.gateway.requests import S3Request, Target, read_metadata, repository_arn, url_encoded
+from lakefs_embedded.gateway.handlers.objects import check_source, must_be_new, parse_range
+from lakefs_embedded.gateway.requests import S3Request, Target, read_metadata, url_encoded
 from lakefs_embedded.gateway.responses import Node, fields, local_name, parse, timestamp
 from lakefs_embedded.uploads import PART_NUMBER_MAX, Part
 
@@ -141,51 +140,6 @@ def abort_multipart_upload(request: S3Request) -> Response:
         target.repository, target.ref, target.path, _upload_id(request)
     )
     return responses.empty(204)
-
-
-def list_multipart_uploads(request: S3Request) -> Response:
-    """GET /<repository>?uploads, without grouping. lakeFS takes no prefix and no encoding; its keys lack the branch."""
-    request.require("fs:ListObjects", repository_arn(request.repository))
-    query = request.query
-    if query.get("delimiter") or (
-        request.follows_lakefs and (query.get("prefix") or query.get("encoding-type"))
-    ):
-        raise S3Error("NotImplemented", "Listing uploads with a delimiter is not supported.")
-    encode = url_encoded if query.get("encoding-type") == "url" else str
-    most = request.number("max-uploads", PAGE_MAX, PAGE_MAX)
-    marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
-    uploads = [
-        (
-            f"{each.branch}/{each.path}" if each.branch and not request.follows_lakefs else each.path,
-            each.upload_id,
-            each.begun,
-        )
-        for each in request.catalog.multiparts.list_multiparts(request.repository)
-    ]
-    left = sorted(
-        each
-        for each in uploads
-        if each[0].startswith(query.get("prefix", ""))
-        and (each[0] > marker[0] or (each[0] == marker[0] and bool(marker[1]) and each[1] > marker[1]))
-    )
-    page = left[:most]
-    nodes: list[Node] = [
-        ("Upload", [("Key", encode(key)), ("UploadId", upload_id), ("Initiated", timestamp(begun))])
-        for key, upload_id, begun in page
-    ]
-    last = page[-1] if page else (*marker, None)
-    return responses.document(
-        "ListMultipartUploadsResult",
-        ("Bucket", request.repository),
-        ("Prefix", encode(query.get("prefix", ""))),
-        ("KeyMarker", encode(marker[0])),
-        ("UploadIdMarker", marker[1]),
-        ("NextKeyMarker", encode(last[0])),
-        ("NextUploadIdMarker", last[1]),
-        ("MaxUploads", most),
-        ("IsTruncated", len(left) > len(page)),
-        *nodes,
-    )
 
 
 def _copy_part(request: S3Request, source: Target, number: int) -> Part:

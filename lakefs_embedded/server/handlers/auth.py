@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.responses import Response
 
-from lakefs_embedded.auth import Directory, Page, Policy, Statement
-from lakefs_embedded.auth.model import new_access_key_id, new_secret
+from lakefs_embedded.auth.directory import Directory
+from lakefs_embedded.auth.model import Statement, new_access_key_id, new_secret
 from lakefs_embedded.errors import AlreadyExistsError, InvalidNameError
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.requests import ApiRequest
-from lakefs_embedded.server.serializers import JsonObject
 
 
 def list_users(request: ApiRequest) -> Response:
     """GET /auth/users."""
     found = _directory(request).users.list(**request.query.paging)
-    return named_page(found, serializers.user, lambda each: each.name)
+    return responses.page(found, serializers.user)
 
 
 def create_user(request: ApiRequest) -> Response:
@@ -43,7 +40,7 @@ def delete_user(request: ApiRequest) -> Response:
 def list_user_credentials(request: ApiRequest) -> Response:
     """GET /auth/users/{user}/credentials: ids without secrets."""
     found = _directory(request).credentials.list(request.path["user"], **request.query.paging)
-    return named_page(found, serializers.credential, lambda each: each.access_key_id)
+    return responses.page(found, serializers.credential)
 
 
 def create_credentials(request: ApiRequest) -> Response:
@@ -67,7 +64,7 @@ def delete_credentials(request: ApiRequest) -> Response:
 def list_user_groups(request: ApiRequest) -> Response:
     """GET /auth/users/{user}/groups."""
     found = _directory(request).groups.list_of_user(request.path["user"], **request.query.paging)
-    return named_page(found, serializers.group, lambda each: each.name)
+    return responses.page(found, serializers.group)
 
 
 def _directory(request: ApiRequest) -> Directory:
@@ -76,53 +73,49 @@ def _directory(request: ApiRequest) -> Directory:
 
 def list_groups(request: ApiRequest) -> Response:
     """GET /auth/groups."""
-    found = request.backend.accounts.directory.groups.list(**request.query.paging)
-    return named_page(found, serializers.group, lambda each: each.name)
+    found = _directory(request).groups.list(**request.query.paging)
+    return responses.page(found, serializers.group)
 
 
 def create_group(request: ApiRequest) -> Response:
     """POST /auth/groups."""
-    created = request.backend.accounts.directory.groups.create(
-        request.body["id"], request.body.get("description") or ""
-    )
+    created = _directory(request).groups.create(request.body["id"], request.body.get("description") or "")
     return responses.json(201, serializers.group(created))
 
 
 def get_group(request: ApiRequest) -> Response:
     """GET /auth/groups/{group}."""
-    found = request.backend.accounts.directory.groups.get(request.path["group"])
+    found = _directory(request).groups.get(request.path["group"])
     return responses.json(200, serializers.group(found))
 
 
 def delete_group(request: ApiRequest) -> Response:
     """DELETE /auth/groups/{group}; its members remain users."""
-    request.backend.accounts.directory.groups.delete(request.path["group"])
+    _directory(request).groups.delete(request.path["group"])
     return responses.empty()
 
 
 def list_group_members(request: ApiRequest) -> Response:
     """GET /auth/groups/{group}/members."""
-    found = request.backend.accounts.directory.groups.list_members(
-        request.path["group"], **request.query.paging
-    )
-    return named_page(found, serializers.user, lambda each: each.name)
+    found = _directory(request).groups.list_members(request.path["group"], **request.query.paging)
+    return responses.page(found, serializers.user)
 
 
 def add_group_membership(request: ApiRequest) -> Response:
     """PUT /auth/groups/{group}/members/{user}."""
-    request.backend.accounts.directory.groups.add_member(request.path["group"], request.path["user"])
+    _directory(request).groups.add_member(request.path["group"], request.path["user"])
     return responses.empty(201)
 
 
 def delete_group_membership(request: ApiRequest) -> Response:
     """DELETE /auth/groups/{group}/members/{user}; succeeds also for a non-member."""
-    request.backend.accounts.directory.groups.remove_member(request.path["group"], request.path["user"])
+    _directory(request).groups.remove_member(request.path["group"], request.path["user"])
     return responses.empty()
 
 
 def list_policies(request: ApiRequest) -> Response:
     """GET /auth/policies."""
-    return _page(_directory(request).policies.list(**request.query.paging))
+    return responses.page(_directory(request).policies.list(**request.query.paging), serializers.policy)
 
 
 def create_policy(request: ApiRequest) -> Response:
@@ -154,7 +147,7 @@ def list_user_policies(request: ApiRequest) -> Response:
     """GET /auth/users/{user}/policies: the user's own; with `effective` those of its groups too."""
     policies = _directory(request).policies
     listing = policies.list_effective if request.query.flag("effective") else policies.list_of_user
-    return _page(listing(request.path["user"], **request.query.paging))
+    return responses.page(listing(request.path["user"], **request.query.paging), serializers.policy)
 
 
 def attach_policy_to_user(request: ApiRequest) -> Response:
@@ -171,7 +164,10 @@ def detach_policy_from_user(request: ApiRequest) -> Response:
 
 def list_group_policies(request: ApiRequest) -> Response:
     """GET /auth/groups/{group}/policies."""
-    return _page(_directory(request).policies.list_of_group(request.path["group"], **request.query.paging))
+    return responses.page(
+        _directory(request).policies.list_of_group(request.path["group"], **request.query.paging),
+        serializers.policy,
+    )
 
 
 def attach_policy_to_group(request: ApiRequest) -> Response:
@@ -193,16 +189,3 @@ def _statements(request: ApiRequest) -> tuple[Statement, ...]:
         )
         for each in request.body["statement"]
     )
-
-
-def _page(found: Page[Policy]) -> Response:
-    return named_page(found, serializers.policy, lambda each: each.name)
-
-
-def named_page[T](
-    page: Page[T], serialize: Callable[[T], JsonObject], name_of: Callable[[T], str]
-) -> Response:
-    """Build the response for a page; the last item's name is the offset of the next page."""
-    results = [serialize(each) for each in page.results]
-    last = name_of(page.results[-1]) if page.results else ""
-    return responses.page(results, has_more=page.has_more, next_offset=last)

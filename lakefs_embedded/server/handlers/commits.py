@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from lakefs_embedded.auth import Action, Permission, namespace_arn, object_arn
+from lakefs_embedded.auth.permissions import Action, Permission, namespace_arn, object_arn
 from lakefs_embedded.catalog import Commit, CommitOverrides, ImportPath
 from lakefs_embedded.errors import (
     CommitNotFoundError,
@@ -85,8 +85,7 @@ def log_commits(request: ApiRequest) -> Response:
         after=query.text("after"),
         amount=query.amount,
     )
-    results = [serializers.commit(each) for each in found.results]
-    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    return responses.page(found, serializers.commit)
 
 
 def merge(request: ApiRequest) -> Response:
@@ -158,8 +157,7 @@ def diff_refs(request: ApiRequest) -> Response:
         delimiter=request.query.text("delimiter"),
         **request.query.paging,
     )
-    results = [serializers.diff(each) for each in found.results]
-    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    return responses.page(found, serializers.diff)
 
 
 def _overrides(body: Mapping[str, Any]) -> CommitOverrides | None:

@@ -26,12 +26,12 @@ class OldServerError(GravelerError):
 
 
 def get_gc_rules(request: ApiRequest) -> Response:
-    """GET …/settings/gc_rules, and the deprecated GET …/gc/rules."""
+    """GET …/settings/gc_rules."""
     return responses.json(200, serializers.gc_rules(request.catalog.garbage.get_gc_rules(request.repository)))
 
 
 def set_gc_rules(request: ApiRequest) -> Response:
-    """PUT …/settings/gc_rules, and the deprecated POST …/gc/rules. The last rule of a branch wins."""
+    """PUT …/settings/gc_rules. The last rule of a branch wins."""
     days = {each["branch_id"]: each["retention_days"] for each in request.body["branches"]}
     request.catalog.garbage.set_gc_rules(
         request.repository, Rules(request.body["default_retention_days"], days)
@@ -40,14 +40,8 @@ def set_gc_rules(request: ApiRequest) -> Response:
 
 
 def delete_gc_rules(request: ApiRequest) -> Response:
-    """DELETE …/settings/gc_rules, and the deprecated DELETE …/gc/rules."""
+    """DELETE …/settings/gc_rules (an empty file stays)."""
     request.catalog.garbage.delete_gc_rules(request.repository)
-    return responses.empty()
-
-
-def check_gc_rules_set_allowed(request: ApiRequest) -> Response:
-    """GET …/gc/rules/set_allowed."""
-    request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
 
 
@@ -64,8 +58,6 @@ def prepare_commits(request: ApiRequest) -> Response:
         signed = request.catalog.garbage.presign_commits(request.repository, prepared)
         return responses.json(201, serializers.prepared_commits(prepared, presigned_url=signed.url))
     except PresignUnsupportedError as error:
-        if settings.prepare_commits_answer == "single" and not twice:
-            return responses.json(201, serializers.prepared_commits(prepared, presigned_url=None))
         fields = serializers.prepared_commits(prepared, presigned_url="")
         both = responses.to_json({"message": str(error)}) + responses.to_json(fields)
         return Response(both, 400, responses.JSON_HEADERS)

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 from starlette.responses import Response
 
-from lakefs_embedded.auth import Action, InsufficientPermissionsError, repository_arn
-from lakefs_embedded.catalog import Repository
-from lakefs_embedded.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
+from lakefs_embedded.auth.permissions import Action, repository_arn
+from lakefs_embedded.catalog import Page, Repository
+from lakefs_embedded.errors import (
+    GravelerError,
+    InsufficientPermissionsError,
+    NotUniqueError,
+    UnsupportedError,
+)
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.requests import ApiRequest
 
@@ -34,9 +39,8 @@ def list_repositories(request: ApiRequest) -> Response:
         if not found.has_more:
             break
         paging["after"] = found.next_offset
-    results = [serializers.repository(each) for each in shown[:amount]]
-    has_more = len(shown) > amount
-    return responses.page(results, has_more=has_more, next_offset=results[-1]["id"] if has_more else "")
+    more = shown[amount - 1].name if len(shown) > amount else ""
+    return responses.page(Page(shown[:amount], bool(more), more), serializers.repository)
 
 
 def create_repository(request: ApiRequest) -> Response:
@@ -102,32 +106,6 @@ def set_branch_protection(request: ApiRequest) -> Response:
         [each["pattern"] for each in request.body],
         if_match=request.headers.get("if-match"),
     )
-    return responses.empty()
-
-
-def add_branch_protection(request: ApiRequest) -> Response:
-    """POST …/branch_protection (deprecated): adds a pattern."""
-    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
-    if request.body["pattern"] not in patterns:
-        request.catalog.repositories.set_branch_protection(
-            request.repository, [*patterns, request.body["pattern"]], if_match=etag
-        )
-    return responses.empty()
-
-
-def delete_branch_protection(request: ApiRequest) -> Response:
-    """DELETE …/branch_protection (deprecated): removes a pattern; 404 if it is not set."""
-    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
-    if request.body["pattern"] not in patterns:
-        raise MissingError
-    rest = [each for each in patterns if each != request.body["pattern"]]
-    request.catalog.repositories.set_branch_protection(request.repository, rest, if_match=etag)
-    return responses.empty()
-
-
-def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
-    """GET …/branch_protection/set_allowed: the route's permission is the answer."""
-    request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from lakefs_embedded.auth import UnauthorizedError
+from lakefs_embedded.errors import UnauthorizedError
 from lakefs_embedded.server import responses, serializers
 from lakefs_embedded.server.authentication import COOKIE
 from lakefs_embedded.server.requests import ApiRequest

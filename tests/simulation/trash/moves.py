@@ -56,7 +56,7 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "close pull": (2, (_NAME, _one_of(*range(4)))),
     "import": (1, (_NAME, _BRANCH)),
     "prepare": (1, (_NAME,)),
-    "dump and restore": (2, (_NAME, _NAME)),
+    "copy refs": (2, (_NAME, _NAME)),
     "multipart": (1, (_NAME, _BRANCH, _PATH)),
     "hook run": (2, (_NAME, _one_of(0.0, 60.0, 3600.0))),
     "begin hook run": (1, (_NAME,)),
@@ -159,12 +159,18 @@ class Users(Client):
     def _prepare(self, name: str) -> None:
         self.serve(lambda catalog: catalog.garbage.prepare_commits_async(name))
 
-    def _dump_and_restore(self, name: str, other: str) -> None:
-        dump = self.serve(lambda catalog: catalog.dumps.dump_refs(name))
-        space = self.serve(lambda catalog: catalog.repositories.get_repository(name)).storage_namespace
+    def _copy_refs(self, name: str, other: str) -> None:
+        found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
+        branches = self.serve(lambda catalog: list(catalog.refs.branches.scan(found)))
+        commits = self.serve(lambda catalog: list(catalog.refs.commits.all(found)))
         self._delete(other)
-        self.serve(lambda catalog: catalog.repositories.create_repository(other, space, bare=True))
-        self.serve(lambda catalog: catalog.dumps.restore_refs(other, dump))
+        self.serve(
+            lambda catalog: catalog.repositories.create_repository(other, found.storage_namespace, bare=True)
+        )
+        for commit in commits:
+            self.serve(lambda catalog, made=commit: catalog.commits.create_commit_record(other, made))
+        for each in branches:
+            self.serve(lambda catalog, to=each: catalog.branches.create_branch(other, to.name, to.commit_id))
 
     def _multipart(self, name: str, branch: str, path: str) -> None:
         self.serve(

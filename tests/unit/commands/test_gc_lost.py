@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakefs_embedded.kv import Store, open_store
-from lakefs_embedded.server.fault_injection import InjectedResponse
+from lakefs_embedded.server.endpoint import InjectedResponse
 from tests.support.commands import COLLECT_NOW, call_gc, gc, server
 from tests.support.lakefs_server import Lake
 from tests.support.lost_database import copied, put_back

@@ -20,7 +20,7 @@ from dredge.lakefs.client import ACCESS_KEY, SECRET_KEY
 from dredge.runs.consents import read_consents
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter
-from lakefs_embedded.auth import Statement
+from lakefs_embedded.auth.model import Statement
 from tests.support.commands import COLLECT_NOW, gc, server
 from tests.support.lakefs_server import Lake
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import boto3
 import pytest
-import urllib3
 
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
@@ -127,7 +126,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StorageOptions, Any
         for name, value in options.to_env().items():
             monkeypatch.setenv(name, value)
         # Servers in one process share what they hold.
-        urllib3.request("POST", f"{options.endpoint_url}/moto-api/reset")
+        from moto.core.base_backend import BackendDict
+
+        BackendDict.reset()
         client = boto3.client(
             "s3",
             endpoint_url=options.endpoint_url,

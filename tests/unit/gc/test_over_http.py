@@ -20,7 +20,7 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from lakefs_embedded.server.fault_injection import InjectedResponse
+from lakefs_embedded.server.endpoint import InjectedResponse
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.objectstore import moto_s3
 

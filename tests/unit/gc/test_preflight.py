@@ -26,7 +26,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.preflight import Check, Line, Preflight, ok, perform
 from dredge.runs.versions import POINTER
 from dredge.storage import ObjectWriter
-from lakefs_embedded.auth import Statement
+from lakefs_embedded.auth.model import Statement
 from tests.support.lakefs_server import KEY_PAIR, Clock, Lake, lakefs_server
 
 type Break = Callable[[Lake], dict[str, Any]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,11 +39,11 @@ def meet(config: Json, task: Json) -> Json:
     if not task["fails"]:
         (folder / own).touch()
     while not (folder / other).exists():
-        pass
+        time.sleep(0.001)
     if task["fails"]:
         (folder / own).touch()
         raise RefusedError("poisoned")
-    sum(range(10_000_000))
+    time.sleep(0.2)
     (folder / "ended").touch()
     return {}
 

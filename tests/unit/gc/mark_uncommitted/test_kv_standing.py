@@ -73,7 +73,7 @@ def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
     copied, staged, _ = staged_since_the_copy(world)
     other = Counter(copied, world.lake.clock)
     for _ in range(1000):
-        other.count("x", "GET", 200, 0.0)
+        other.count()
     other.months()
     open_as(Snapshots(world, copied), monkeypatch)
     world.collect()

@@ -12,7 +12,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
-from dredge.gc.metadata.files import Named, NamesReader, find_named, read_history, read_work, sort_files
+from dredge.gc.metadata.files import NamesReader, find_named, read_history, read_work, sort_files
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world
@@ -65,8 +65,8 @@ def test_young_metaranges_name_ranges_and_other_files_nothing(lake: ObjectWriter
 def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: ObjectWriter) -> None:
     one, other = table(lake, "one"), table(lake, "other")
     found = find_named(lake, [one[0], "", MISSING], [other[0], one[0], "e" * 64])
-    assert found == Named({*one, MISSING}, {*other, "e" * 64}, ["e" * 64, MISSING])
-    assert find_named(lake, [MISSING], [MISSING]).missing == [MISSING], "told of once"
+    assert found == ({*one, MISSING}, {*other, "e" * 64}, ["e" * 64, MISSING])
+    assert find_named(lake, [MISSING], [MISSING])[2] == [MISSING], "told of once"
     lake.put(f"_lakefs/{other[0]}", lake.get(f"_lakefs/{one[0]}"))
     with pytest.raises(FormatError):
         find_named(lake, [], [other[0]])
@@ -75,7 +75,7 @@ def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: Object
 def test_all_garbage_is_noted_and_a_few_names_are_shown(lake: ObjectWriter) -> None:
     tables = [table(lake, f"{number:02d}") for number in range(12)]
     files = [replace(info, last_modified=NOW) for info in lake.list_level("_lakefs/").objects]
-    found = sort_files(lake, files, Named(set(), set(), []), NOW + timedelta(days=1))
+    found = sort_files(lake, files, NOW + timedelta(days=1), set())
     assert {name for names in found.garbage.values() for name in names} == {
         name for pair in tables for name in pair
     }

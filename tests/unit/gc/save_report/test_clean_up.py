@@ -11,7 +11,7 @@ from dredge.errors import UnavailableError
 from dredge.gc.index import store
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
-from dredge.gc.save_report import clean_up
+from dredge.gc.save_report import clean_up, step
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.clean_up import ROOT
 from dredge.gc.state import StateStore, base_of
@@ -88,7 +88,7 @@ def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) ->
             patch.setattr(Run, "store_now", lambda self: store_now(self) + timedelta(days=180))
             return honest(context)
 
-    monkeypatch.setattr(clean_up, "find_superseded", jumped)
+    monkeypatch.setattr(step, "find_superseded", jumped)
     with removing() as removed:
         world.run(context)
     assert removed == []

@@ -92,8 +92,8 @@ def test_a_refusal_of_another_installation_under_the_same_url_leaves_no_block() 
 def test_a_refusal_of_the_owner_under_an_alias_leaves_a_block() -> None:
     world, run, state = _world()
     ours = world.client.environment()
-    owner = Owner(environment=replace(ours, url="http://owner:8000"), since=world.lake.clock.now)
-    claim(state, owner.with_alias(ours.url))
+    named = replace(ours, url="http://owner:8000")
+    claim(state, Owner(environment=named, since=world.lake.clock.now, aliases=(ours.url,)))
     _refused(world, run)
     assert read_block(state) is not None
 

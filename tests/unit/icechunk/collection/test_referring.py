@@ -22,7 +22,7 @@ from dredge.undo.alarms import acknowledge_alarms, read_alarms
 from dredge.undo.pins import end_pin, read_pins
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
-from tests.support.icechunk_repo import Repo, expired_sample
+from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_waiting import let_wait
 
 
@@ -44,10 +44,8 @@ def refer(folder: Path, chunk: Path, spec: int = 2) -> Repo:
     return Repo(folder)
 
 
-@pytest.mark.parametrize("spec", [1, 2])
 @pytest.mark.parametrize("mode", ["clean", "auto"])
-def test_a_chunk_that_another_repository_reads_is_kept(spec: int, mode: str, tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", spec)
+def test_a_chunk_that_another_repository_reads_is_kept(repo: Repo, mode: str, tmp_path: Path) -> None:
     chunks = objects(repo.folder)["chunks"]
     doomed = sorted(chunks - repo.collected(tmp_path)["chunks"])
     other = refer(tmp_path / "other", repo.folder / "chunks" / doomed[0])
@@ -57,9 +55,7 @@ def test_a_chunk_that_another_repository_reads_is_kept(spec: int, mode: str, tmp
     assert objects(repo.folder)["chunks"] == chunks - {*doomed[1:]}
 
 
-@pytest.mark.parametrize("spec", [1, 2])
-def test_a_reference_made_after_the_mark_is_heeded(spec: int, tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", spec)
+def test_a_reference_made_after_the_mark_is_heeded(repo: Repo, tmp_path: Path) -> None:
     chunks = objects(repo.folder)["chunks"]
     doomed = sorted(chunks - repo.collected(tmp_path)["chunks"])
     other = refer(tmp_path / "other", repo.folder / "chunks" / "none")
@@ -71,10 +67,8 @@ def test_a_reference_made_after_the_mark_is_heeded(spec: int, tmp_path: Path) ->
     assert objects(repo.folder)["chunks"] == chunks - {*doomed[1:]}
 
 
-@pytest.mark.parametrize("spec", [1, 2])
-def test_a_reference_made_within_the_grace_is_heeded(spec: int, tmp_path: Path) -> None:
+def test_a_reference_made_within_the_grace_is_heeded(repo: Repo, tmp_path: Path) -> None:
     """A session that knew the chunk before its release has the whole grace for its commit."""
-    repo = expired_sample(tmp_path / "repo", spec)
     before = objects(repo.folder)
     doomed = sorted(before["chunks"] - repo.collected(tmp_path)["chunks"])
     other = refer(tmp_path / "other", repo.folder / "chunks" / "none")
@@ -88,12 +82,11 @@ def test_a_reference_made_within_the_grace_is_heeded(spec: int, tmp_path: Path) 
     assert objects(repo.folder)["chunks"] == before["chunks"] - {*doomed[1:]}
 
 
-def test_a_referring_repository_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", 2)
-    before = objects(repo.folder)
+def test_a_referring_repository_that_cannot_be_read_stops_the_run(v2: Repo, tmp_path: Path) -> None:
+    before = objects(v2.folder)
     with pytest.raises(DredgeError):
-        repo.collect(referring_repositories=f"file://{tmp_path}/none")
-    assert objects(repo.folder) == before
+        v2.collect(referring_repositories=f"file://{tmp_path}/none")
+    assert objects(v2.folder) == before
 
 
 def doomed_in(repo: Repo, folder: Path) -> str:
@@ -102,20 +95,19 @@ def doomed_in(repo: Repo, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("spec", [1, 2])
-def test_a_snapshot_that_was_released_there_still_counts(spec: int, tmp_path: Path) -> None:
+def test_a_snapshot_that_was_released_there_still_counts(spec: int, v2: Repo, tmp_path: Path) -> None:
     """Its expiration can be undone, and refs of spec 1 beside a repo info may reach it."""
     import zarr
 
-    repo = expired_sample(tmp_path / "repo", 2)
-    chunk = doomed_in(repo, tmp_path)
-    other = refer(tmp_path / "other", repo.folder / "chunks" / chunk, spec)
+    chunk = doomed_in(v2, tmp_path)
+    other = refer(tmp_path / "other", v2.folder / "chunks" / chunk, spec)
     session = other.library.writable_session("main")
     zarr.group(session.store, overwrite=True)
     session.commit("without it")
     other.library.writable_session("main").commit("tip", allow_empty=True)
     expire(other.uri, datetime.now(UTC))
-    repo.collect(referring_repositories=other.uri)
-    assert chunk in objects(repo.folder)["chunks"]
+    v2.collect(referring_repositories=other.uri)
+    assert chunk in objects(v2.folder)["chunks"]
 
 
 def test_a_damaged_manifest_there_stops_the_run_or_names_the_chunk(tmp_path: Path) -> None:
@@ -135,27 +127,23 @@ def test_a_damaged_manifest_there_stops_the_run_or_names_the_chunk(tmp_path: Pat
 
 
 @pytest.mark.parametrize("spelled", ["{0}/", " {0} ,{0}", "{1}"])
-def test_a_repository_is_found_in_any_spelling(spelled: str, tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", 2)
-    chunk = doomed_in(repo, tmp_path)
-    other = refer(tmp_path / "other", repo.folder / "chunks" / chunk)
-    repo.collect(referring_repositories=spelled.format(other.uri, other.folder))
-    assert chunk in objects(repo.folder)["chunks"]
+def test_a_repository_is_found_in_any_spelling(spelled: str, v2: Repo, tmp_path: Path) -> None:
+    chunk = doomed_in(v2, tmp_path)
+    other = refer(tmp_path / "other", v2.folder / "chunks" / chunk)
+    v2.collect(referring_repositories=spelled.format(other.uri, other.folder))
+    assert chunk in objects(v2.folder)["chunks"]
 
 
-def test_a_repository_may_refer_to_itself(tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", 2)
-    after = repo.collected(tmp_path)
-    repo.collect(referring_repositories=repo.uri)
-    assert objects(repo.folder) == after
+def test_a_repository_may_refer_to_itself(v2: Repo, tmp_path: Path) -> None:
+    after = v2.collected(tmp_path)
+    v2.collect(referring_repositories=v2.uri)
+    assert objects(v2.folder) == after
 
 
-@pytest.mark.parametrize("spec", [1, 2])
 @pytest.mark.parametrize("mode", ["clean", "auto"])
 def test_a_deleted_chunk_that_another_repository_reads_comes_back(
-    spec: int, mode: str, tmp_path: Path
+    repo: Repo, mode: str, tmp_path: Path
 ) -> None:
-    repo = expired_sample(tmp_path / "repo", spec)
     chunk = doomed_in(repo, tmp_path)
     repo.collect(undo="quarantine")
     assert chunk not in objects(repo.folder)["chunks"]
@@ -169,25 +157,24 @@ def test_a_deleted_chunk_that_another_repository_reads_comes_back(
     assert repo.collect(mode=mode, referring_repositories=other.uri)["outcome"] == "success"
 
 
-def test_copies_of_chunks_that_another_repository_reads_are_not_purged(tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path / "repo", 2)
-    chunk = doomed_in(repo, tmp_path)
-    other = refer(tmp_path / "other", repo.folder / "chunks" / "none")
-    run_id = repo.collect(undo="quarantine", referring_repositories=other.uri)["run_id"]
-    copies = {path.name: path for path in (repo.folder / "_dredge/runs").glob("*/quarantine/chunks/*")}
-    for path in (repo.folder / "_dredge/runs").glob("*/quarantine/**/*"):
+def test_copies_of_chunks_that_another_repository_reads_are_not_purged(v2: Repo, tmp_path: Path) -> None:
+    chunk = doomed_in(v2, tmp_path)
+    other = refer(tmp_path / "other", v2.folder / "chunks" / "none")
+    run_id = v2.collect(undo="quarantine", referring_repositories=other.uri)["run_id"]
+    copies = {path.name: path for path in (v2.folder / "_dredge/runs").glob("*/quarantine/chunks/*")}
+    for path in (v2.folder / "_dredge/runs").glob("*/quarantine/**/*"):
         os.utime(path, (0, 0))
-    refer(tmp_path / "later", repo.folder / "chunks" / chunk)
+    refer(tmp_path / "later", v2.folder / "chunks" / chunk)
     (tmp_path / "other").rename(tmp_path / "before")
     (tmp_path / "later").rename(tmp_path / "other")
     with pytest.raises(AlarmError):
-        purge_all(repo, run_id)
+        purge_all(v2, run_id)
     assert copies[chunk].exists()
-    acknowledge_alarms(open_state(repo.uri), repo.uri, "seen")
-    for pin in read_pins(open_state(repo.uri)):
-        end_pin(open_state(repo.uri), pin.pin_id, utc_now())
-    (repo.folder / "chunks" / chunk).unlink()
-    assert purge_all(repo, run_id).counts["live_objects"] == 1
+    acknowledge_alarms(open_state(v2.uri), v2.uri, "seen")
+    for pin in read_pins(open_state(v2.uri)):
+        end_pin(open_state(v2.uri), pin.pin_id, utc_now())
+    (v2.folder / "chunks" / chunk).unlink()
+    assert purge_all(v2, run_id).counts["live_objects"] == 1
     assert [name for name, path in copies.items() if path.exists()] == [chunk]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from dredge.runs.parts import parquet_bytes
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import Current, Version
 from dredge.storage import ObjectWriter, open_writer
-from tests.support.icechunk_repo import Repo, expired_sample
+from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import STATE
 
 PAGE = "report.html"
@@ -199,9 +198,7 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
     assert "spec_version" in store.current(STATE.uri, 1).problem
 
 
-@pytest.mark.parametrize("spec", [1, 2])
-def test_released_snapshots_that_are_young_are_not_called_needed(spec: int, tmp_path: Path) -> None:
-    repo = expired_sample(tmp_path, spec)
+def test_released_snapshots_that_are_young_are_not_called_needed(repo: Repo) -> None:
     found = repo.collect(unsafe_min_age_seconds=None, dry_run=True)
     kept = {row["why"]: row["objects"] for row in found["rows"] if row["kind"] == "snapshots"}
     assert kept == {"needed": 10, "released, younger than the cutoff": 5}

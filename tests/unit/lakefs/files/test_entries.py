@@ -12,8 +12,7 @@ from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.ranges import RangeInfo, Value
 from dredge.lakefs.files.sstable import read_table
-from lakefs_embedded.committed import commit_id
-from lakefs_embedded.committed.entries import Entry
+from lakefs_embedded.committed.entries import Entry, commit_id
 from tests.support.lakefs_tables import LAKEFS, Fixture, fixtures, key_bytes
 
 IDS = json.loads((LAKEFS / "ids.json").read_text())

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakefs_embedded.auth import Accounts, Action, object_arn
+from lakefs_embedded.auth.accounts import Accounts
+from lakefs_embedded.auth.permissions import Action, object_arn
 from lakefs_embedded.errors import AlreadySetUpError, InvalidNameError
 from lakefs_embedded.kv import Store, open_store
 

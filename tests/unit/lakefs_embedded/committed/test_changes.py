@@ -10,19 +10,10 @@ from hypothesis import strategies as st
 
 from dredge.lakefs.files.ranges import Value
 from dredge.storage import open_writer
-from lakefs_embedded.committed import (
-    Change,
-    DiffKind,
-    MergeConflictError,
-    MetaRangeWriter,
-    RangeStore,
-    Strategy,
-    apply,
-    diff,
-    merge,
-)
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.committed.merge import DiffKind, MergeConflictError, Strategy, diff, merge
+from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.writing import Change, MetaRangeWriter, SplitRule, apply
 from tests.support.memory_store import forget_memory_store
 
 RULE = SplitRule(raggedness=3)

@@ -9,9 +9,9 @@ import pytest
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.files.ranges import RangeInfo, Value, read_metarange
 from dredge.storage import open_reader, open_writer
-from lakefs_embedded.committed import MetaRangeWriter, RangeReader, RangeStore
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.writing import SplitRule
+from lakefs_embedded.committed.store import RangeReader, RangeStore
+from lakefs_embedded.committed.writing import MetaRangeWriter, SplitRule
 from tests.support.lakefs_tables import LAKEFS, fixture, fixtures, key_bytes
 from tests.support.memory_store import MemoryStore, forget_memory_store, memory_store
 

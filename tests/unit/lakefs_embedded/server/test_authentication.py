@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakefs_embedded.auth import Accounts
+from lakefs_embedded.auth.accounts import Accounts
 from lakefs_embedded.errors import GravelerError
 from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.server.authentication import Authenticator

@@ -7,7 +7,8 @@ import json
 import pytest
 from starlette.datastructures import QueryParams
 
-from lakefs_embedded.auth import Permission, Statement
+from lakefs_embedded.auth.model import Statement
+from lakefs_embedded.auth.permissions import Permission
 from lakefs_embedded.server.operations import Operation
 from lakefs_embedded.server.requests import Query
 from lakefs_embedded.server.routes import OPERATIONS

@@ -9,7 +9,7 @@ from tests.support.lakes import ManualClock
 
 def served(usage: Usage, times: int) -> None:
     for _ in range(times):
-        usage.count("list_branches", "GET", 200, 0.0)
+        usage.count()
 
 
 def test_servers_of_an_installation_add_their_requests_to_one_count_by_month() -> None:

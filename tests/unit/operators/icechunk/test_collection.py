@@ -34,7 +34,7 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects
 from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
-from tests.support.icechunk_repo import Repo, expired_sample
+from tests.support.icechunk_repo import Repo
 from tests.support.lakefs_operators import ApprovalTask, Pushed
 
 
@@ -123,8 +123,8 @@ HERE = LocalRunner()
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return expired_sample(tmp_path / "repo", 1)
+def repo(garbage: Repo) -> Repo:
+    return garbage
 
 
 class Task(ApprovalTask):

@@ -94,7 +94,8 @@ def test_an_aborted_upload_leaves_nothing(lake: Lake, s3: Any, repo: str) -> Non
             call()
     assert objects(lake, repo) == before
     assert kept_uploads(lake) == []
-    assert "Uploads" not in s3.list_multipart_uploads(Bucket=repo)
+    with refused("NotImplemented", 501):
+        s3.list_multipart_uploads(Bucket=repo)
 
 
 def test_parts_can_be_copied_from_objects_whole_or_in_part(s3: Any, repo: str) -> None:

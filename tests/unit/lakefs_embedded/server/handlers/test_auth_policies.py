@@ -14,7 +14,7 @@ from lakefs_sdk.configuration import Configuration
 from lakefs_sdk.exceptions import ApiException
 
 from lakefs_embedded.server.operations import Operation
-from lakefs_embedded.server.routes.auth import AUTH, WITHOUT_RBAC
+from lakefs_embedded.server.routes import AUTH, WITHOUT_RBAC
 from tests.support.api_calls import concrete, name, sample
 from tests.support.lakefs_server import Lake, lakefs_server
 

@@ -84,9 +84,7 @@ def test_defect_404_hides_active_commits_behind_not_found(tmp_path: Path) -> Non
 
 
 def test_defect_old_server_has_no_asynchronous_calls(tmp_path: Path) -> None:
-    with lakefs_server(
-        tmp_path, defects={"prepare_commits_500_async"}, prepare_commits_answer="single"
-    ) as lake:
+    with lakefs_server(tmp_path, defects={"prepare_commits_500_async"}) as lake:
         lake.repository("shop")
         rules(lake)
         api = lake.sdk.internal_api
@@ -97,4 +95,3 @@ def test_defect_old_server_has_no_asynchronous_calls(tmp_path: Path) -> None:
             with pytest.raises(lakefs_sdk.exceptions.ServiceException) as refused:
                 call()
             assert refused.value.status == 500
-        assert api.prepare_garbage_collection_commits("shop").run_id

@@ -41,10 +41,6 @@ ELSEWHERE = (
     "/auth/",
     "/usage-report",
     "/symlink",
-    "/refs/dump",
-    "/refs/restore",
-    "/dump",
-    "/restore",
     "/staging/pmpu",
     "/pulls",
     "/actions/",
@@ -243,14 +239,6 @@ CASES: list[Case] = [
     (f"PUT {R}/settings/gc_rules", 204,
      lambda api: api.status(api.sdk.repositories_api.set_gc_rules, api.repo, api.rules())),
     (f"DELETE {R}/settings/gc_rules", 204, on(lambda c: c.repositories_api.delete_gc_rules)),
-    (f"GET {R}/gc/rules", 200, after(
-        lambda api: api.sdk.repositories_api.set_gc_rules(api.repo, api.rules()),
-        on(lambda c: c.internal_api.internal_get_garbage_collection_rules))),
-    (f"POST {R}/gc/rules", 204, lambda api: api.status(
-        api.sdk.internal_api.internal_set_garbage_collection_rules, api.repo, api.rules())),
-    (f"DELETE {R}/gc/rules", 204, on(lambda c: c.internal_api.internal_delete_garbage_collection_rules)),
-    (f"GET {R}/gc/rules/set_allowed", 204,
-     on(lambda c: c.internal_api.set_garbage_collection_rules_preflight)),
     (f"GET {R}/settings/branch_protection", 200,
      on(lambda c: c.repositories_api.get_branch_protection_rules)),
     (f"PUT {R}/settings/branch_protection", 204, on(
@@ -258,18 +246,6 @@ CASES: list[Case] = [
     (f"PUT {R}/settings/branch_protection", 412, on(
         lambda c: c.repositories_api.set_branch_protection_rules, [sdk.BranchProtectionRule(pattern="m*")],
         if_match="another")),
-    (f"GET {R}/branch_protection", 200, on(lambda c: c.internal_api.internal_get_branch_protection_rules)),
-    (f"POST {R}/branch_protection", 204, on(
-        lambda c: c.internal_api.internal_create_branch_protection_rule,
-        sdk.BranchProtectionRule(pattern="m*"))),
-    (f"DELETE {R}/branch_protection", 204, after(Api.protect, on(
-        lambda c: c.internal_api.internal_delete_branch_protection_rule,
-        body("InternalDeleteBranchProtectionRuleRequest", pattern="main")))),
-    (f"DELETE {R}/branch_protection", 404, on(
-        lambda c: c.internal_api.internal_delete_branch_protection_rule,
-        body("InternalDeleteBranchProtectionRuleRequest", pattern="main"))),
-    (f"GET {R}/branch_protection/set_allowed", 204,
-     on(lambda c: c.internal_api.create_branch_protection_rule_preflight)),
     # garbage collection
     (f"POST {R}/gc/prepare_commits", 400, after(
         lambda api: api.sdk.repositories_api.set_gc_rules(api.repo, api.rules()),
