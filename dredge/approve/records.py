@@ -61,8 +61,7 @@ class ApproveOutput(StepOutput):
     approval: Detail[dict[str, Any]] = Detail("approval")
 
 
-GUARD = "guard.json"
-"""The findings of the guards, for people."""
+GUARD = "guard.json"  # the findings of the guards, for people
 
 
 def conclude(

@@ -4,7 +4,7 @@
                                                           └──────────── keys below this namespace ───────────────┘
 
 Staging is read before files, as for any repository: an entry moves from staging into a file (L1). Heads come first:
-later changes of branches are followed while objects are deleted (`bulk_delete.new_commits`).
+later changes of branches are followed while objects are deleted (`bulk_delete.watch`).
 
 Every range file of such a repository counts, with or without a commit: its rules and its Dredge's retention policy do
 not matter here, a new commit writes its files first, and a commit lost with a database has left its files.
@@ -12,7 +12,7 @@ not matter here, a new commit writes its files first, and a commit lost with a d
 lakeFS's scan of staging shows no address outside the scanned repository's namespace, so it is useless here. The staging
 records of the key-value store have all addresses. Without them, or in doubt, each branch is asked for its changes, and
 each changed path for its address; a staged entry equal to the committed one is no change, so objects of the size of an
-entry in a branch head are held (`subtract.holds`).
+entry in a branch head are held (`subtract.candidates`).
 
 Each file is opened once: the index has the ranges, and a file beside it the names of all others.
 

@@ -115,8 +115,7 @@ def get_part_cache(uri: str) -> PartCache | None:
     return _KEPT.get(uri)
 
 
-BY_DIGEST = "by digest"
-"""Instead of a URI: the cache of parts of other folders, by SHA-256."""
+BY_DIGEST = "by digest"  # instead of a URI: the cache of parts of other folders, by SHA-256
 
 
 @contextmanager

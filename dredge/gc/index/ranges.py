@@ -179,8 +179,7 @@ def _is_table(reader: ObjectReader, name: str) -> bool:
     return size >= FOOTER_SIZE and reader.get_range(name, size - len(MAGIC), len(MAGIC)) == MAGIC
 
 
-_INLINE = 64
-"""So few metaranges are read by the driver itself; starting a job would take longer."""
+_INLINE = 64  # so few metaranges are read by the driver itself; starting a job would take longer
 
 
 @dataclass(slots=True)

@@ -59,8 +59,7 @@ from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.side_run import LOOK_SECONDS, SideRun, side_run
 
-HELD = "held"
-"""Code of files held while a condition is open."""
+HELD = "held"  # code of files held while a condition is open
 
 
 def collect_metadata(

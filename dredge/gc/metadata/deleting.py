@@ -39,8 +39,7 @@ from dredge.xid import descending_time
 DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
 PURGED = "purged"
 _AT_ONCE = 8
-_EVER = 36_500.0
-"""Days: copies of any age."""
+_EVER = 36_500.0  # days: copies of any age
 
 
 class MetadataOutput(StepOutput):

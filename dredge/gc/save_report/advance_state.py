@@ -41,8 +41,7 @@ from dredge.storage import ObjectReader, ObjectWriter, open_writer
 
 log = logging.getLogger("dredge")
 
-_GONE_ROWS = 1_000_000
-"""Hashes in one file."""
+_GONE_ROWS = 1_000_000  # hashes in one file
 _READ_THE_STATE = (ListCommittedOutput, SubtractOutput)
 
 

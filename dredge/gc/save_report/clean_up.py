@@ -77,8 +77,7 @@ from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import is_xid
 
-ROOT = "_lakefs/retention/gc"
-"""Folder of the deleter, relative to the namespace."""
+ROOT = "_lakefs/retention/gc"  # folder of the deleter, relative to the namespace
 OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
 SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES}", METADATA_RUNS))

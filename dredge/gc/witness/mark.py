@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dredge")
 
-UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"
-"""Kinds of refusals."""
+UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"  # kinds of refusals
 _AT_ONCE = 16
 _INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5

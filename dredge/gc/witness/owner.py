@@ -293,10 +293,8 @@ def read_json_record[T](
 
 BLOCK = "block.json"
 LIFT_BLOCK = "lift-block"
-KIND = "mark_id"
-"""Kind of the block after a missing id."""
-PLANNED = "dredge.last_plan"
-"""Key in the metadata of the repository: the last planned run with deletions."""
+KIND = "mark_id"  # kind of the block after a missing id
+PLANNED = "dredge.last_plan"  # key in the metadata of the repository: the last planned run with deletions
 _LIFTING = "Lift the block with `dredge gc lift-block {repository} --reason …`."
 
 

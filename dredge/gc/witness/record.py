@@ -346,8 +346,7 @@ def _damaged(state: ObjectReader, key: str, error: Exception) -> DredgeError:
 
 log = logging.getLogger("dredge")
 
-type Files = dict[str, ObjectInfo]
-"""Range and metarange files of a namespace by id."""
+type Files = dict[str, ObjectInfo]  # range and metarange files of a namespace by id
 
 _AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024

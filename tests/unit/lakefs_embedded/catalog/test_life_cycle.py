@@ -198,7 +198,10 @@ def test_delete_in_step_2_then_clean_removes_everything_and_nothing_of_others(tm
 
     cleaner = Cleaner(keeper, tmp_path)
     report = cleaner.run_twice()
-    assert sorted(outcome.fate for outcome in report.deleted) == ["cleaned", "cleaned"]
+    handed_over = [o for o in report.outcomes if o.finding.kind == "deleted-repository"]
+    assert [(o.finding.key is None, o.fate) for o in handed_over] == [
+        (True, "deleted"), (False, "deleted"), (False, "deleted")
+    ]  # fmt: skip
     assert lake.rows("graveler_deleted") == []
     for _ in range(3):  # a token that an earlier look saw named is held for 30 days, and waits then
         keeper.clock.advance(days=31)
