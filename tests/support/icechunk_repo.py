@@ -1,7 +1,5 @@
 """A repository on which expired snapshots are garbage, and its collection step by step."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

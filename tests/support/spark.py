@@ -1,7 +1,5 @@
 """Spark for tests: a Connect server as a process, and importable partition functions for workers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A standalone cluster of two workers, whose machines have neither Python nor Dredge of ours."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

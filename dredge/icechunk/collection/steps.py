@@ -20,8 +20,6 @@ Restore and purge of its deletions (`dredge.undo`):
     purge                              old copies and versions, right after a complete mark, except live objects
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace

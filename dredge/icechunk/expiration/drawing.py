@@ -12,8 +12,6 @@ columns of their own, drawn before it. Long runs of plain snapshots are folded i
 `●` kept, `×` released, `○` expired but held by a ref, `⋮` folded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

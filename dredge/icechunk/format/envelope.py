@@ -22,8 +22,6 @@ damage or belongs to a newer library, and might refer to live objects: the file 
 A flip in a value, such as an id, passes: its object is then missing from the store, which stops or holds a collection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum

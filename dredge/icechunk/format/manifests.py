@@ -10,8 +10,6 @@ any kind, also in another case, percent-encoded, or with tabs and line ends, whi
 only keeps garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

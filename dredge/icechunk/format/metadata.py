@@ -14,8 +14,6 @@ A snapshot is a commit: its parent (spec 1 only), its nodes and their manifests.
 an expiration replaces the file; spec 2 has it in the repo info and the file never changes. Source: `snapshot.fbs`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Sequence

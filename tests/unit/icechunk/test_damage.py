@@ -1,7 +1,5 @@
 """Damaged files are refused, or keep all their references."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -18,8 +18,6 @@ cutoff is not after the inventory's start, so younger objects wait for the next 
 manifests are listed: a thousand of them take one request.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ entries of the operations log: after later changes the log ends after the newest
 and no data depends on these files.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta

@@ -10,8 +10,6 @@ Counts come from the index alone, for new and for dropped manifests, and each ma
 optimized run subtracts exactly the counts that an earlier run added, even if the manifest's file has changed since.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Collection, Mapping
