@@ -1,7 +1,5 @@
 """`./run bench`: generate repositories, run collections, print their cost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

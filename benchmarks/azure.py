@@ -6,8 +6,6 @@ Goal: at least 80 % of the bare SDK's rate. Both send batches of 256 deletions; 
 after another. `./run test stores` installs the emulator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

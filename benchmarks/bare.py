@@ -12,8 +12,6 @@ Dredge's figures are ratios to its cost.
     delete      the rest, 1,000 keys a request
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -2,8 +2,6 @@
 benchmarks.check_again`.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from datetime import UTC, datetime

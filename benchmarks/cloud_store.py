@@ -5,8 +5,6 @@ The counts include the lakeFS server's requests. Objects are in memory, so a lak
 object, and is lost at the end.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

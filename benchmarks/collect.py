@@ -1,7 +1,5 @@
 """Whole runs on generated repositories, by engine, compared with the bare client."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

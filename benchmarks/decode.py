@@ -8,8 +8,6 @@ best run, with the file in memory. `again` then decodes a second version of the 
 one block of a hundred. A separate process measures the peak memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import random

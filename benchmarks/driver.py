@@ -8,8 +8,6 @@
 Server and store come from the environment, as in a job.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -6,8 +6,6 @@ Goal: at least 80 % of the bare SDK's rate. The SDK deletes one object a request
 bare client of the other benchmarks, because the emulator does not support its batches.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -4,8 +4,6 @@ Without server and HTTP: ranges, metaranges, commit, branch and staging records 
 the slices of objects are an hour apart.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import uuid

@@ -9,8 +9,6 @@ Every measurement has a separate process. Snapshots and manifests are made from 
 real file is the template, and the differences are written into it.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -7,8 +7,6 @@ All three must find the same garbage. Files are made from arrays instead of comm
 take hours. A manifest has the references of the previous one, with new chunks in place of the oldest.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -4,8 +4,6 @@ A lake is generated once, in a local folder. The S3 lake has the same files in t
 (`s3_store`), and a copy of the key-value store with the bucket's name.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

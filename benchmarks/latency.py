@@ -10,8 +10,6 @@ The longest chain of a step is the largest number of requests, each of which beg
 previous one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -5,8 +5,6 @@
 Goal: at least 80 % of the bare client's rate on the same store.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Sequence

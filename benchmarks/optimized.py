@@ -6,8 +6,6 @@ All on the same lake, so the last run finds no garbage: it is the cheapest possi
 that the optimized run missed nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ A small run is collected as usual. Then Dredge's own writers rewrite its candida
 so that the pages read a run of that size. A copy without the ledger represents a dry run.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Compares two implementations in turn, with alternating order."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from statistics import median

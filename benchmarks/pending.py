@@ -2,8 +2,6 @@
 store: `python -m benchmarks.pending [ROWS]`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

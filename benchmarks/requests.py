@@ -1,7 +1,5 @@
 """Requests to an emulator of Azure or Google Cloud Storage, counted from its growing log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,8 +9,6 @@ Its objects are files in a folder, so a lake is copied into a bucket and listed 
 memory if possible, and is removed at the end; a folder in `DREDGE_BENCH_S3` is kept.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

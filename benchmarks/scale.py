@@ -4,8 +4,6 @@ The lakes have real metadata and no objects (`scale_lake`, `scale_store`), so th
 without a store. Requests are counted as a store would receive them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

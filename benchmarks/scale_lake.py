@@ -5,8 +5,6 @@ Of 100 objects one is staged and five are garbage; the others are committed. Eac
 with one entry less each, so that all ranges together have 2.5 entries for each object.
 """
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ SERVER is the process id of the lakeFS server; its CPU time is reported separate
 The runner's processes also import this module, so that they use the same store.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -8,8 +8,6 @@ clients are connections of another process with minimal work: each sends a reque
 the next. Goal: at least 500 uploads and 2,000 stats a second on two cores with 8 clients.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

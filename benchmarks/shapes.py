@@ -1,7 +1,5 @@
 """Shapes of generated repositories."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 

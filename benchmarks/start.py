@@ -1,7 +1,5 @@
 """Cost of commands on tiny repositories: wall and CPU seconds of the process, and its peak memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

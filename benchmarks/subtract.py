@@ -6,8 +6,6 @@ processes.
 Goal: 5 million listed minus 20 million live within 8 GiB on 2 cores, with constant memory of the driver.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -4,8 +4,6 @@ By number of object sizes (few: every candidate is a suspect; many: hardly any),
 staging records. Entity tags are not used, so an encrypted bucket costs the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures as Markdown tables, for a terminal and for benchmarks/README.md."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

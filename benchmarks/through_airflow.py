@@ -4,8 +4,6 @@ Airflow's database has begin and end of each task. During the run, the store's c
 second, and each request counts for the task at the time of its answer; tasks run one after another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ settings from there. A failed run stops no other. A dry run (the default) change
 write a DAG file with `icechunk_all_dag("ice_nightly", "@daily", at_once=8, storages="s3://lake/*")`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import DAG

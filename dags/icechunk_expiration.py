@@ -10,8 +10,6 @@ obstacles, and there is no run.
 `{"expire_weather": {"schedule": "@daily", "storage": "s3://lake/weather", "dry_run": false}}`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

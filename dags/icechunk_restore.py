@@ -6,8 +6,6 @@ old copies and versions of deleted objects; a dry run (the default) lists them. 
 `purge_dag("purge_weather", "@weekly", storage="s3://lake/weather", dry_run=False)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import DAG

@@ -6,8 +6,6 @@ For a schedule, write a DAG file with `trash_dag("trash_daily", "@daily", state_
 docs/trash.md has the rules, and the reasons why removing is safe beside a running server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

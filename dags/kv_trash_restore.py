@@ -4,8 +4,6 @@ The rows come from the run's undo files in the state folder; existing keys are n
 only counts.
 """
 
-from __future__ import annotations
-
 from airflow_dredge.operators.dag_factory import RESTORES, About, one_task_dag
 from airflow_dredge.operators.kv.params import RESTORE_DEFAULTS, RESTORE_FORM
 from airflow_dredge.operators.kv.trash import LakeFSKVRestoreTrashOperator

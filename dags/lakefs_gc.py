@@ -9,8 +9,6 @@ obstacles, and there is no run.
 `{"gc_lake": {"schedule": "@hourly", "repository": "lake", "dry_run": false}}`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

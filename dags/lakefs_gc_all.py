@@ -7,8 +7,6 @@ default) deletes nothing. For a schedule, write a DAG file with
 `gc_all_dag("gc_nightly", "@daily", at_once=8, dry_run=False)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import DAG

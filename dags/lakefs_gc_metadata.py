@@ -6,8 +6,6 @@ because it has every commit. A dry run (the default) only finds them. For a sche
 `metadata_dag("metadata_lake", "@daily", repository="lake", kv_conn_id="lakefs_db", metadata="delete", dry_run=False)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import DAG

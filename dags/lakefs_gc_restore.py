@@ -6,8 +6,6 @@ copies and versions of deleted objects; a dry run (the default) lists them. For 
 `purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import DAG

@@ -1,7 +1,5 @@
 """`./run demo`: creates a lake, collects it with Airflow and Spark, and verifies the result."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A private Airflow for the demo: its home, its connections, and one run of the DAG."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`./run demo icechunk`: the design document's sample as a real repository, expired, collected and read back."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Every kind of garbage, and every kind of live object that resembles it, one function each."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The script collects a small demo lake without Airflow and Spark, and renders the
 Chromium.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

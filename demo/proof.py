@@ -1,7 +1,5 @@
 """The verification: read everything before and after a run, and compare the store with the expected outcomes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

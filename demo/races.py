@@ -1,7 +1,5 @@
 """`./run demo races`: how each rejected online design loses data, and why the offline rules exist."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.simulation.proposals import page

@@ -2,8 +2,6 @@
 server.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

@@ -1,7 +1,5 @@
 """PostgreSQL of the trash demo, and servers on it that crash during an operation."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import shutil

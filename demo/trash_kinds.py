@@ -4,8 +4,6 @@ A server that is killed at an exact point writes most of it. The embedded server
 and heartbeats; their rows are written in the format of a real server.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Verification of the trash demo: live repositories work as before, and only trash was removed."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

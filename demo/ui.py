@@ -4,8 +4,6 @@ Airflow's database is a PostgreSQL from a wheel, because backfills fail on SQLit
 kept between starts; `--fresh` deletes them first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 Each client maps its errors to a cause; the cause alone decides about the error's family, its exit code, and retries.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import traceback

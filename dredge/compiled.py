@@ -6,8 +6,6 @@ old code is run. Parallel processes wait for the first one to compile. Without a
 inside an archive), every process compiles for itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

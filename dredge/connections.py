@@ -6,8 +6,6 @@ a whole or refused, and no message repeats it.
 Only botocore supports networks in NO_PROXY, and lakeFS's SDK reads no such variable.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -21,8 +21,6 @@ Retry policies and exit codes name these families, not single classes. `kind` is
 `--json` output carry it.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 

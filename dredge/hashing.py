@@ -4,8 +4,6 @@ Dredge compares sets of addresses by these hashes. Equal texts have equal hashes
 keep an object that could be deleted, never the opposite.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """This process: its environment variables, its optional packages, its writes to disk, and the users of its sockets."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import socket

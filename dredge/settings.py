@@ -12,8 +12,6 @@ Values may be rendered text: "25", "True", "None". Empty text and None are "no v
 default for a number. A boolean must be true or false.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

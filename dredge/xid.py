@@ -9,8 +9,6 @@ the year 3000 (nearly) instead.
 Source: lakeFS pkg/graveler/ref/manager.go, pkg/graveler/retention; github.com/rs/xid.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import threading

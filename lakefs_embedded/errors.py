@@ -14,8 +14,6 @@ not a 403.
 Source: lakeFS pkg/graveler/errors.go, pkg/auth/errors.go, pkg/api/apierrors, pkg/api/controller.go (authorizeCallback).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar

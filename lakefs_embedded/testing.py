@@ -13,8 +13,6 @@ A server starts in about 50 ms, keeps its metadata in memory and its objects in 
 the test. Scope and limits: docs/embedded.md.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -8,8 +8,6 @@
 The parts are objects in a folder of their own, outside `data/`, where no collector looks.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -3,8 +3,6 @@
 Each comment names the first version with the feature.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from typing import Any

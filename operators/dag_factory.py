@@ -1,7 +1,5 @@
 """DAGs with a single task and DAGs for many repositories, made from a form and operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

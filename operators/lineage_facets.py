@@ -1,7 +1,5 @@
 """OpenLineage facets of a task. Only Airflow's OpenLineage provider causes this import."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

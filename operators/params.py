@@ -1,7 +1,5 @@
 """Params of a DAG, made from settings, and their templates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Provider metadata for Airflow: the connection type `lakefs` and its form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

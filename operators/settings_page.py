@@ -3,8 +3,6 @@
 python -m airflow_dredge.operators.settings_page        writes the page; a test fails if it is outdated
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

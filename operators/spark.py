@@ -1,7 +1,5 @@
 """Tasks for a step on Spark, with spark-submit or a Spark Connect server."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

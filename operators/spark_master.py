@@ -1,7 +1,5 @@
 """Spark's address and environment: connection checks, Connect URL, Python of the executors."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import re

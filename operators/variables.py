@@ -4,8 +4,6 @@ Airflow reports "not found" also for a secrets backend without an answer. Theref
 stores the Variables that limited earlier runs (`dredge.runs.consents`), and a missing one stops the run.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dredge's pages in Airflow: an entry of the menu, and a tab at each DAG run; see `operators/pages.py`."""
 
-from __future__ import annotations
-
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_dredge.operators.pages import LazyPages

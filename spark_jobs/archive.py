@@ -11,8 +11,6 @@ that does not fit.
 Results never depend on the archive: errors are logged, and the job starts without one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -11,8 +11,6 @@ A Connect server starts a daemon for each session, and so for each run, and keep
 some time without workers; Spark starts another one if needed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

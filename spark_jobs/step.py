@@ -8,8 +8,6 @@
 The functions in the table document input, output and errors of each step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from airflow_dredge.spark_jobs.application import load_modules, serve

@@ -1,7 +1,5 @@
 """Azurite, the emulator of Azure Blob Storage; `./run` installs it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

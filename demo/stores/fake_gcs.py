@@ -1,7 +1,5 @@
 """fake-gcs-server, an emulator of Google Cloud Storage from a wheel."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -5,8 +5,6 @@ executors receive it, and each process signs with it and fetches its own token. 
 the background for the regions of the account, and continues without an answer.)
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """moto, an S3 server in this process."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

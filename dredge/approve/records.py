@@ -14,8 +14,6 @@ objects, so neither can overwrite the other. An approval is for its request; a r
 request.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence

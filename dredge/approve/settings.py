@@ -1,7 +1,5 @@
 """The settings of both collectors, as fields of each one's configuration, so that they share one text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED

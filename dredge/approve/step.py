@@ -18,8 +18,6 @@ Names from a lake are chosen by uploaders, and are read by the person deciding a
 other text, be a link, or count as HTML.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The sub-commands of `dredge`: a module for each command, with a click object named `command`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -8,8 +8,6 @@
 A virtual environment links to the interpreter of its machine, so it cannot be used elsewhere, packed or not.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

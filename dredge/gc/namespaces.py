@@ -9,8 +9,6 @@ namespace of another one, the inner folder is kept and the rest is collected. Th
 beside the outer one's `data/` and `_lakefs/`, as below the root of a bucket; any other overlap stops it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

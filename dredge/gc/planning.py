@@ -12,8 +12,6 @@ age is an hour longer than lakeFS's 24, and a later link is live in the mark of 
 was found. So one coarse comparison with any server is enough.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress

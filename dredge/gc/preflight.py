@@ -6,8 +6,6 @@ server    reachable, its version, the repository
           undo · estimate          all at once
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -20,8 +20,6 @@ Each file is opened once: the index has the ranges, and a file beside it the nam
     <state>/referring/<repository>/others.parquet      name: metaranges and refs dumps that were opened
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -8,8 +8,6 @@ Every object of a repository is in at least one of these after such a run, so an
 Earlier runs of the same repository, and runs of other collectors, are found here too.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

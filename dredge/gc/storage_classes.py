@@ -5,8 +5,6 @@ Names as in listings (`dredge.storage`): those of S3, and those of other stores 
 Sources: Amazon S3, Google Cloud Storage and Azure Blob Storage, pricing pages and "storage classes", "access tiers".
 """
 
-from __future__ import annotations
-
 STORAGE_CLASSES = {
     "STANDARD": 0.023,
     "STANDARD_IA": 0.0125,

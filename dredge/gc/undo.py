@@ -9,8 +9,6 @@ The step needs the lease of the mark, and refuses with an open alarm or a block 
 selects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

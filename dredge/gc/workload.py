@@ -1,7 +1,5 @@
 """Estimates the rows of a step from earlier steps. The choice between Spark and the driver uses them."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pyarrow.compute as pc

@@ -5,8 +5,6 @@ repo info; here they look alike. A history of spec 1 has the snapshots reachable
 in the repo info.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

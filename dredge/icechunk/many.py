@@ -1,7 +1,5 @@
 """Choose the repositories of many runs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

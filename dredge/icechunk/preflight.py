@@ -1,7 +1,5 @@
 """The preflight of an Icechunk repository: checks before its first collection."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

@@ -13,8 +13,6 @@ the same reason a repo info that is just one version behind passes; only their a
 change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

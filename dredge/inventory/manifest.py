@@ -10,8 +10,6 @@ A user's table has no manifest: a parquet, ORC or CSV file with a header, or a f
 Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

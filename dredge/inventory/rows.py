@@ -3,8 +3,6 @@
 An inventory of a versioned bucket has a row for each version. Only the latest version counts; a delete marker does not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile

@@ -1,8 +1,6 @@
 """One block of a range: decodes its entries, or copies the rows of an equal block."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
-from __future__ import annotations
-
 import numpy as np
 
 from dredge.kernels import interface as k

@@ -5,8 +5,6 @@ as Spark's `xxhash64`.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
-from __future__ import annotations
-
 from typing import Any
 
 import llvmlite.binding  # type: ignore[import-untyped]

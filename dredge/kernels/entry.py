@@ -1,8 +1,6 @@
 """The kernels for callers: the data blocks of a range and their rows; hashes of texts."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
-from __future__ import annotations
-
 import numpy as np
 from numba import njit, types
 

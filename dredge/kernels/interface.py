@@ -1,7 +1,5 @@
 """Codes, bits, cells and columns shared by kernels and their callers. Imports no numba."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 SLACK = 64

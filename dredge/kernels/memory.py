@@ -4,8 +4,6 @@ Loads, stores and copies check no bounds; their callers do.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

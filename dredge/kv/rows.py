@@ -4,8 +4,6 @@ examined value. Readers get a `RowReader`; only the trash cleaner gets a `RowCle
 URLs are those that users and lakeFS write. No message has any text of one.
 """
 
-from __future__ import annotations
-
 import codecs
 import itertools
 import re

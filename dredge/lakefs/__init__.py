@@ -1,7 +1,5 @@
 """The client of a lakeFS server; the SDK is imported nowhere else. What servers write is in `files`."""
 
-from __future__ import annotations
-
 from dredge.lakefs.client import LakeFSClient
 from dredge.lakefs.model import (
     Change,

@@ -1,7 +1,5 @@
 """The lakeFS client of a collector: complete listings, hidden branches, and strict reading of error responses."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -19,8 +19,6 @@
 Source: lakeFS pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

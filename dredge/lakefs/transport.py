@@ -11,8 +11,6 @@ The SDK's generated models are not used: they reject responses of real servers (
 in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -3,8 +3,6 @@
 A request is sent once, and the result is read back: after a lost response a second request could make a second commit.
 """
 
-from __future__ import annotations
-
 from dredge.errors import FormatError, NotFoundError
 from dredge.lakefs.client import LakeFSClient
 from dredge.lakefs.model import Commit, Ref

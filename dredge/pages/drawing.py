@@ -3,8 +3,6 @@
 Pages read runs through `Places`, and other facts through `Facts`. They only read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime

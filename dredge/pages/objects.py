@@ -5,8 +5,6 @@ page follows from the last row, so a late page costs no more than the first: in 
 by size, a size and a row; by address, the address. `object_rows` reads the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

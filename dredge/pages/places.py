@@ -4,8 +4,6 @@ Schedules, missing intervals and pending requests come from Airflow (`operators/
 keeping an object from a lakeFS server. `dredge ui` has no Airflow.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 a key-value store.
 """
 
-from __future__ import annotations
-
 import shlex
 import threading
 import time

@@ -3,8 +3,6 @@
 runs/<run id>/report.json    written once, at the end; a run without it is unfinished
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

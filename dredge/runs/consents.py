@@ -10,8 +10,6 @@ So if a recorded Variable is missing, a person must confirm its removal (`forget
 or confirmation counts.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 from collections.abc import Mapping

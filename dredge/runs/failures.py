@@ -4,8 +4,6 @@
 `PartialError`: otherwise a person would repeat a finished half.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence

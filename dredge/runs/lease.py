@@ -12,8 +12,6 @@ plan. The task that writes it there may be an older try, so `hand_over` replaces
 by a higher number: a lower one would end every step with "the lease is lost".
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

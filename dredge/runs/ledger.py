@@ -7,8 +7,6 @@ A killed sweep continues from the raw files. Their names never repeat, so two ru
 takes the best outcome of each object.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A payload is a frozen dataclass of text, numbers, bytes, times, tuples, mappings
 format. A missing or mistyped field is an error with the field's name.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Iterable, Mapping

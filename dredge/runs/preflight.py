@@ -3,8 +3,6 @@
 Checks of a group run in parallel, each in its own thread. A hanging service costs the time of a single check.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ Every summary has the digests of the step's inputs, and a step reads its inputs 
 proves without any clock: no input was replaced later, and the steps ran in this order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

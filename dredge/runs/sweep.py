@@ -6,8 +6,6 @@ the ledger for each object.
     task     DeletingTask    undone → keep, protect and delete group by group
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence

@@ -11,8 +11,6 @@ the step compares the try of the result with the newest claim. A conditional put
 number does not prove a running process.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ same state. An unreadable state, or a state with another digest, is not used: th
 writes a new state.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from abc import ABC, abstractmethod

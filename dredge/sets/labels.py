@@ -8,8 +8,6 @@ So the rules for an address, its branches or its newest commit are found for hun
 memory of one shard.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

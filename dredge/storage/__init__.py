@@ -4,8 +4,6 @@ Only this package uses the stores' clients. `open_reader`, `open_writer` and `op
 has their methods.
 """
 
-from __future__ import annotations
-
 from dredge.storage.model import (
     CHANGED,
     NOT_SENT,

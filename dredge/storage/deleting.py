@@ -10,8 +10,6 @@ after such an answer counts as deleted, with a message; after a clear answer it 
 not sent leaves no doubt.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """HTTP sessions of `requests` for the clients of Azure and Google; messages of libraries without secrets."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keys that a store, a client or a format can represent exactly."""
 
-from __future__ import annotations
-
 import re
 
 # Control characters (C0, DEL, C1), the line separators that XML 1.1 folds, and what XML 1.0 has no way to

@@ -1,7 +1,5 @@
 """Columns of listings. Apart from `model`, which is loaded by commands and DAG files that list nothing."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 LISTING_SCHEMA = pa.schema(

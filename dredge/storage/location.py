@@ -8,8 +8,6 @@
 Source: lakeFS, pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL); Hadoop's Azure documentation.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from contextlib import suppress

@@ -4,8 +4,6 @@ The classes of a kind of store are loaded when a URI of the kind is opened, so a
 that it uses.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

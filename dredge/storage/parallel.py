@@ -1,7 +1,5 @@
 """Parallel requests with results in order."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

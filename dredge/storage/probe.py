@@ -3,8 +3,6 @@
 Only the store's clock may be compared with an object's Last-Modified.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Parts of the drivers of S3, Google Cloud Storage and Azure."""
 
-from __future__ import annotations
-
 import os
 import threading
 from abc import ABC, abstractmethod

@@ -4,8 +4,6 @@ Used to parse URIs, to compare storage namespaces, and to resolve lakeFS's physi
 line here, one in `dredge.storage.opening`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

@@ -6,8 +6,6 @@ until a person acknowledges it. Alarms are in the state folder, in the format of
 address is the name of a partition, or the token of a queue marker.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress

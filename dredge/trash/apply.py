@@ -21,8 +21,6 @@ see an operation that has written no record yet, such as a reset by prefix that 
 Source: docs/trash.md; L63 to L70 of docs/lakefs-behaviour.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -11,8 +11,6 @@ use, so this look does not classify it.
 Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

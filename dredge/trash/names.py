@@ -14,8 +14,6 @@ Names of other shapes are never touched.
 Source: L62 of docs/lakefs-behaviour.md.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Restore of a run's removals, and removal of live tokens from the server's drop queue."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -8,8 +8,6 @@ An unreadable key, or a key of another shape, is reported and never touched. Tra
 Source: docs/trash.md, second table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 

@@ -5,8 +5,6 @@
 The format is that of a dump of a whole store. A restore never overwrites an existing key.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

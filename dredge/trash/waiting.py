@@ -6,8 +6,6 @@ A partition is one row, with a digest of all its keys and values: a slow reset f
 and its early keys would have waited already. Single keys are rows in partitions that are in use as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -8,8 +8,6 @@ An alarm is written before its objects are restored, and again with the outcomes
 open. An acknowledged object raises no second alarm, unless another run deletes it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

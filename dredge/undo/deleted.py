@@ -4,8 +4,6 @@ The raw ledger is read, including that of a killed sweep. A candidate without a 
 the kill, so a restore includes it. A purge leaves it, and then the record of the run stays, too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ repeated in full. So a later check judges only
     live now, deleted by a sweep not compared before · live now, deleted before, and not live at the last check
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence

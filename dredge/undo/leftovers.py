@@ -11,8 +11,6 @@ Only leftovers named in the run's ledger are selected:
 Pinned leftovers stay, and so does every leftover not exactly as described.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

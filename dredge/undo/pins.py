@@ -17,8 +17,6 @@ plan proves that it belongs to this repository. Folders with copies of deleted o
 folders with a new file. The plan is removed last, so the next run finds the rest of an interrupted removal.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace

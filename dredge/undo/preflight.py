@@ -1,7 +1,5 @@
 """Preflight lines about an object store: rights, abilities, the clock, and the undo way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 

@@ -8,8 +8,6 @@ A missing object with a copy was deleted by an earlier try, killed before its le
 never trusted: an object is deleted only after the store's answer to this task's own copy.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pyarrow as pa

@@ -9,8 +9,6 @@ Removing a marker writes no object, so it replaces none: an object written meanw
 is conditional in stores with conditional writes, and follows a check in others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The undo way of a run, and its cost in requests, bytes and time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 

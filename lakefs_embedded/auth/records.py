@@ -9,8 +9,6 @@ keep links consistent without transactions:
   concurrent processes leave no such link either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from lakefs_embedded.auth import model

@@ -5,8 +5,6 @@ Start at `Catalog`: one service for each kind of call, one method for each API c
 read-only repository; `prefix`, `after` and `amount` select a page (listing.py).
 """
 
-from __future__ import annotations
-
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.catalog.catalog import Catalog
 from lakefs_embedded.catalog.garbage import Rules

@@ -1,7 +1,5 @@
 """API calls on branches and tags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial

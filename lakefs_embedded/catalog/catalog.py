@@ -16,8 +16,6 @@ Services share `CommitWriter` and `StagedWrites` (write a commit, a staged chang
 a path, and its bytes), and the records of model.py.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

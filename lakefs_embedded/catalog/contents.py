@@ -1,7 +1,5 @@
 """Contents of a repository, committed or with staged changes on top; changes safe with concurrent commits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

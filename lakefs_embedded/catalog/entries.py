@@ -7,8 +7,6 @@ can go slice by slice, and an old slice gets no new names.
 Source: design "Uncommitted garbage collector", objects path conventions; lakeFS pkg/upload/path_provider.go.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading

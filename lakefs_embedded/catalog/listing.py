@@ -3,8 +3,6 @@
 Source: lakeFS pkg/catalog/entry_listing_iterator.go (behaviour only).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """API calls to merge, revert, cherry-pick and compare commits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

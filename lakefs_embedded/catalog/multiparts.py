@@ -8,8 +8,6 @@ record of a finished upload.
 Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """API calls to read objects at any ref, and to change those of a branch, also for clients that write to the store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

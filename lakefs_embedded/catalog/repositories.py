@@ -1,7 +1,5 @@
 """API calls on repositories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from dredge.errors import ConflictError, NotFoundError

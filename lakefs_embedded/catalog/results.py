@@ -1,7 +1,5 @@
 """Results of the catalog's calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

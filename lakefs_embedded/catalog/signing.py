@@ -13,8 +13,6 @@ Source: lakeFS pkg/catalog/catalog.go (VerifyLinkAddress), pkg/block/s3/adapter.
 pkg/api/controller.go (behaviour only).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

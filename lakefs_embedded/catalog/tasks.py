@@ -5,8 +5,6 @@ A record is `tasks/GCPC<20 characters>` in the repository's partition. Its messa
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
 
-from __future__ import annotations
-
 import contextvars
 import logging
 import secrets

@@ -23,8 +23,6 @@ Source: design "Uncommitted garbage collector", [Get/Link]PhysicalAddress, Track
 message of servers before 1.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -6,8 +6,6 @@ there, or if it replaces a range of the base left unchanged on the other side. O
 Source: lakeFS pkg/graveler/committed/merge.go (behaviour)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

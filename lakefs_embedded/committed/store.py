@@ -1,7 +1,5 @@
 """Ranges and metaranges in a storage namespace: `_lakefs/<id>`, written once, never changed or removed."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections import OrderedDict

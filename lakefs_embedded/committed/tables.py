@@ -12,8 +12,6 @@ Beyond the records, these rules decide the bytes:
 Source: lakeFS pkg/graveler/sstable/writer.go; cockroachdb/pebble sstable (2023-01) as its files show it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes the content of a commit: records into ranges, ranges into a metarange; new, or another content changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Start at `app.py` (every operation), then `handlers/`. `sigv4.py`, `payload.py` 
 signatures of requests and bodies. Handlers only translate between S3 and the catalog.
 """
 
-from __future__ import annotations
-
 from lakefs_embedded.gateway.app import Gateway
 
 __all__ = ["Gateway"]

@@ -6,8 +6,6 @@ subresource (`?acl`, `?policy`, …) is refused: the plain operation of `PUT ?ac
 access list.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -17,8 +17,6 @@ Source: S3 user guide "Checking object integrity"; NVM Express NVM Command Set S
 (polynomial ad93d23594c93659).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

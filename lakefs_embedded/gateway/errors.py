@@ -10,8 +10,6 @@ Clients and tests written for lakeFS rely on it.
 Source: S3 API reference "Error responses"; lakeFS pkg/gateway/errors/errors.go, pkg/gateway (behaviour only).
 """
 
-from __future__ import annotations
-
 import logging
 
 from dredge.errors import ConflictError, NotFoundError, RefusedError, UnavailableError

@@ -15,8 +15,6 @@ Source: AWS "Signature Calculations for the Authorization Header: Transferring P
 "… Including Trailing Headers".
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

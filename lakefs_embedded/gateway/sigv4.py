@@ -12,8 +12,6 @@ valid for the time it states, not for 15 minutes.
 Source: AWS "Authenticating Requests: Using the Authorization Header" and "… Using Query Parameters".
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -1,7 +1,5 @@
 """The key-value stores of the embedded lakeFS: `open_store` and `model.Store`."""
 
-from __future__ import annotations
-
 from urllib.parse import unquote
 
 from dredge.kv.rows import Entry, absolute_file, driver_of

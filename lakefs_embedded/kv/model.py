@@ -6,8 +6,6 @@ partition exists while it has keys. There are no transactions across keys and no
 Source: design "lakeFS on KV".
 """
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterator

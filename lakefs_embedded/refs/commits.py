@@ -9,8 +9,6 @@ Source: lakeFS pkg/graveler/ref/commit_iterator.go, merge_base_finder.go, manage
 (CherryPick; behaviour only).
 """
 
-from __future__ import annotations
-
 import heapq
 import threading
 from collections import OrderedDict

@@ -13,8 +13,6 @@ A base is looked up as a full commit id, a branch, a tag, and the beginning of a
 Source: lakeFS pkg/graveler/ref/parse_ref.go, expand.go (behaviour only).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

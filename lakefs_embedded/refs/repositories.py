@@ -26,8 +26,6 @@ Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/m
 docs/decisions/embedded-lakefs.md.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Callable, Iterator

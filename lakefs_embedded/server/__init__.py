@@ -4,8 +4,6 @@ Start at `routes.py` (every call, and how to add one), then `handlers/`. Handler
 catalog. `service.py` builds a server and `running.py` runs it; `endpoint.py` lets tests fail its requests.
 """
 
-from __future__ import annotations
-
 from lakefs_embedded.server.endpoint import DropConnection, FaultInjector, IncomingRequest, InjectedResponse
 from lakefs_embedded.server.running import ThreadedServer, serve
 from lakefs_embedded.server.settings import DEFECTS, HTTP_DEFECTS, Credentials, DataFolder, ServerSettings

@@ -7,8 +7,6 @@ are never logged, and are compared in constant time.
 Source: lakeFS pkg/auth (basic, JWT), pkg/api/auth_middleware.go.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

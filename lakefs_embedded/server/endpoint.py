@@ -12,8 +12,6 @@ serve the request.
     ): …
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

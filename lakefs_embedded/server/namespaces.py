@@ -1,7 +1,5 @@
 """Storage namespaces of this server; all others are refused before any access."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

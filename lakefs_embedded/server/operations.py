@@ -10,8 +10,6 @@ body, `{.outer.inner}` a field of a field.
 Source: lakeFS pkg/api/controller.go (the permissions node of each call).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A request for a handler: authenticated, with its parameters and body checked, and the catalog at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -19,8 +19,6 @@ Order does not matter: a test proves that no two rows match the same request. A 
 implementation here answers 501 with lakeFS's message (`UNIMPLEMENTED`); an unknown call answers 404.
 """
 
-from __future__ import annotations
-
 from lakefs_embedded.auth.permissions import Action
 from lakefs_embedded.server import schemas
 from lakefs_embedded.server.handlers import auth as users

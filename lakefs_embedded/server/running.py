@@ -1,7 +1,5 @@
 """Run a server, in the foreground (`serve`) or in a thread (`ThreadedServer`)."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -6,8 +6,6 @@ types. Other fields are passed through. In an optional field null means "not giv
 Source: lakeFS api/swagger.yml.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

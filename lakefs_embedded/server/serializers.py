@@ -6,8 +6,6 @@ Optional keys follow the server and not the specification: a listing omits an em
 Source: lakeFS pkg/api/controller.go, api/swagger.yml; lakefs-sdk 1.88 models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

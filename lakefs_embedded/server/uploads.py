@@ -4,8 +4,6 @@ A worker thread pulls, and the event loop reads the socket only as fast as it do
 hundred kilobytes of memory.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from email.message import Message

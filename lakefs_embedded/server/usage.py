@@ -7,8 +7,6 @@ They are kept in the key-value store, shared by all servers of an installation:
 Source: lakeFS pkg/stats/usage_counter.go (behaviour only)
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections import Counter

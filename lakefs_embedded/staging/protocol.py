@@ -33,8 +33,6 @@ dangling commit and, after the last set_if, tokens not queued for dropping.
 Source: design "lakeFS on KV", writer flow, reader flow and committer flow; lakeFS pkg/graveler/graveler.go.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ a token in use; a real server then deletes uncommitted data.)
 Source: lakeFS pkg/graveler/staging/manager.go, pkg/graveler/graveler.go (Reset, ResetKey, ResetPrefix; behaviour only).
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator

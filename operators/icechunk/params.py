@@ -1,7 +1,5 @@
 """Params of the Icechunk DAGs, their defaults, and the Variable of schedules."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Params of the trash cleaner's DAGs, and their defaults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The same cause gives the same family of error from every client: boto3, obstore, Azure's, Google's, lakeFS's,
 PostgreSQL's and DynamoDB's."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The server's answer does not have what a branch reads after such an upload (L6 a
 records it is asked for, object by object; with them it is simply live.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What every key-value driver promises. Drivers are named in tests/support/kv_drivers.py."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import random

@@ -1,7 +1,5 @@
 """What every remote store says of deletions whose answers were lost: the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What every object store driver promises of reading, on every driver."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What every object store driver promises of writing and deleting, on every driver."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What lets a deletion be taken back, on every store that can: copies with everything about them, and versions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

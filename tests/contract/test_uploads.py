@@ -1,7 +1,5 @@
 """What multipart uploads promise, on every store that takes them."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Iterator

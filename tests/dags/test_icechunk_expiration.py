@@ -1,7 +1,5 @@
 """The icechunk_expiration DAG: its order, its form, and whole runs in this process."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The trash cleaner's DAG: its wiring, its connection, and whole runs in this process on PostgreSQL."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

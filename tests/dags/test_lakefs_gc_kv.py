@@ -1,7 +1,5 @@
 """The DAG with a connection of lakeFS's key-value store: where the connection goes, and where not."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The DAG run in this process on a local lake. Spark steps run the same step without Spark, to be quick; the
 real way is in tests/system."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """A person marks a run as failed: Airflow skips what has not begun, and what is skipped is good."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pages inside Airflow: who may see them, and which repositories they find."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 """Secrets of connections in whole DAG runs: in no XCom value, rendered field, log, plan, report or ledger, whether the
 run succeeds or fails. What a single hook tells of each field is in tests/unit/operators/hooks/test_secrets.py."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The wiring of all DAGs: order of tasks, schedules, Params. The order is part of the safety argument."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -5,8 +5,6 @@ code of one function is another. Where processes of a test import the product an
 tests run in a copy of the tree.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

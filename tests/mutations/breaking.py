@@ -1,7 +1,5 @@
 """A product with broken guards: in this process, before or after the product was imported, or in a copy of the tree."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import gc

@@ -21,8 +21,6 @@ text of a constant) and must occur once. A part of a node is named by fields and
 class (`Gate.check`); a class alone is its whole body, and "" the whole module.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where the tests live that a breakage names."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Every breakage finds its guard and its tests; `./run test breakages` breaks the guards."""
 
-from __future__ import annotations
-
 import functools
 from types import CodeType
 

@@ -1,7 +1,5 @@
 """A broken guard is broken in the process that has it, and whole again in none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the edits do to a function."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

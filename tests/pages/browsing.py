@@ -1,7 +1,5 @@
 """A browser that keeps a picture of every page it is shown, light and dark, and looks whether all can use it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 python -m tests.pages.gallery       serves them, for a look by hand; Ctrl-C ends it
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -3,8 +3,6 @@
 python -m tests.pages.house          keeps it, for a look by hand; Ctrl-C ends it
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

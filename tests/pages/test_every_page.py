@@ -1,7 +1,5 @@
 """Every page in every state can be read and used by all: in both themes, on a narrow screen, by keys, by ear."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -3,8 +3,6 @@
 One story, told once: each test goes on where the one before ended. Pictures of every page are in .dredge/pictures.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

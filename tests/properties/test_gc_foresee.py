@@ -2,8 +2,6 @@
 that less may go, not more goes. `DREDGE_CASES` sets the number of histories.
 """
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

@@ -9,8 +9,6 @@ In some histories what left staging goes at once, in others a while after the fi
 `DREDGE_HISTORIES` sets another number.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,7 +1,5 @@
 """Asking branches at many paths: whatever is chosen, every wanted path is answered for, and with few requests."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

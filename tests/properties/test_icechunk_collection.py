@@ -4,8 +4,6 @@ With one difference on spec 2, on purpose: snapshots that no ref reaches but tha
 all they use, until an expiration drops them. `DREDGE_CASES` sets the number of random cases a spec.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -6,8 +6,6 @@ that is gone or points elsewhere (a deleted, a reset branch), and a repo info th
 that did not come about). `DREDGE_CASES` sets the number of random cases a spec.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections import Counter

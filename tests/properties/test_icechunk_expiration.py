@@ -3,8 +3,6 @@
 `DREDGE_CASES` sets the number of cases a rule; a failing case is named by its seed.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ between steps, between two deletions, before any write of theirs. `DREDGE_CASES`
 spec.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -2,8 +2,6 @@
 spec 1 continues after an upgrade, or `refs/` or `repo` of an earlier day is restored.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`./run simulate`: plays histories, shrinks failures, and prints the results."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

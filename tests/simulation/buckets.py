@@ -1,7 +1,5 @@
 """The objects of one bucket, with a clock, a kind of ETag and other habits; below all doors."""
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A bug to be found by the simulator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.simulation.focus import ANYTHING, Focus

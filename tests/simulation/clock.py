@@ -1,7 +1,5 @@
 """Virtual time, and inexact clocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

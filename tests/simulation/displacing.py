@@ -4,8 +4,6 @@ A scene makes its moves at the dangers known to its author, so without this each
 steps in all histories. The draws here need no known danger.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any

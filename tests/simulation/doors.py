@@ -6,8 +6,6 @@ The call waits for its latency first, so earlier actors are served before it. Th
 answer arrives or not. Outside of actors (while a scene is set up or checked) a door is just open.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

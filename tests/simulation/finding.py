@@ -3,8 +3,6 @@
 Each broken product has a separate process.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time

@@ -7,8 +7,6 @@ seed, so a general history could find the same; a focus takes fewer histories.
     Focus(("long_commit",), {"read_kv": (True,)})
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence

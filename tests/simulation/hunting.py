@@ -1,7 +1,5 @@
 """Plays histories of growing seeds until one fails, or the time is over, and prints the results."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

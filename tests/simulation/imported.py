@@ -1,7 +1,5 @@
 """Imports the product, in the parent of forked processes."""
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it would start threads

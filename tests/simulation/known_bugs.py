@@ -3,8 +3,6 @@
 `./run simulate --known-bugs` breaks the product with each, and plays its history.
 """
 
-from __future__ import annotations
-
 from tests.mutations.breakages import BREAKAGES, Breakage
 from tests.simulation.bug import KnownBug
 from tests.simulation.gc import bugs_marking, bugs_sweeping

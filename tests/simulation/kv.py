@@ -1,7 +1,5 @@
 """A server's view of the key-value store: every operation passes a door. A scan passes one for each page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice

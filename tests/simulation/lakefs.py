@@ -5,8 +5,6 @@ embedded server, and the catalogs, one for each server with a separate clock and
 request is an actor in the server's process, so it survives its client, and dies with its server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import format_datetime

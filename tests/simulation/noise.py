@@ -4,8 +4,6 @@ A history shrinks well when leaving one move out changes nothing else. So no str
 draw is a hash of the seed and of the names of its subject ("driver 1", "call 17", "latency").
 """
 
-from __future__ import annotations
-
 import random
 from hashlib import blake2b
 

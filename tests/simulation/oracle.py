@@ -25,8 +25,6 @@ peace       in the end a run succeeds under all tolerated conditions (world_gc.p
 ends        every run ends by itself (history.py)
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

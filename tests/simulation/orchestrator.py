@@ -5,8 +5,6 @@ same entry points as the operators'. A try may die, or sleep until it is taken f
 Workers of a step are separate processes, too: they outlive their driver, and may be lost or started twice.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Shrinks a failing history: leaves moves out, more and more finely, as long as the same rule is broken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from tests.simulation.history import Outcome, World, play

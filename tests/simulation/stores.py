@@ -6,8 +6,6 @@ conditional puts, listings in key order page by page) and share its habits (buck
 multipart object is as old as its upload's beginning, and an ETag is an MD5 only without encryption and parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The product writes parquet. During a history it writes Arrow's form instead, and
 parquet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

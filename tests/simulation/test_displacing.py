@@ -1,7 +1,5 @@
 """Any kind of move meets any step: without this, only the steps known to a scene's author."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection
 

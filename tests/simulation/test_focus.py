@@ -1,7 +1,5 @@
 """Promises of a focus: its scenes and values are drawn in general histories as well, and its histories have them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Promises of moves: their effects, and breakable rules about them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The rules about Dredge's own files in Icechunk's world can be broken."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

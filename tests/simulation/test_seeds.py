@@ -1,7 +1,5 @@
 """A fixed set of seeds, and promises of the simulator itself."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """A fixed set of seeds of the smaller worlds, and tests of their breakable rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A thread is an actor of its starting process. A pool does the work in its caller
 threads of the same step are not tried here, those of processes are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self

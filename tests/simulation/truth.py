@@ -7,8 +7,6 @@ It follows the store record by record, so it is always up to date. It shares the
 servers, and nothing with the collector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field

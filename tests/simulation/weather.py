@@ -5,8 +5,6 @@ While it lasts, each matching call is struck with this probability, by a draw fr
 call, so leaving another move out changes nothing here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal

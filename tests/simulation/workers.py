@@ -1,7 +1,5 @@
 """Workers of a step: separate processes, which outlive their driver, and may be lost or started twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The world of the lakeFS collector: one repository, some servers, writers, runs, and all kinds of weather."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress

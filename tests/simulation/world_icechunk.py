@@ -1,7 +1,5 @@
 """The world of Icechunk: a repository of either spec, writers, expirations and collections, and weather."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The world of the trash cleaner: several repositories on several servers, the cleaner beside them, and weather."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 WORLDS["gc"](focus=bug.focus)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -4,8 +4,6 @@ A move's arguments are plain values with a meaning in any state: branches and pa
 n-th by id"), addresses by number ("the n-th ever made"). Refused calls have no effect.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The class archive: built once, never in the way."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

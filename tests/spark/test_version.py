@@ -1,7 +1,5 @@
 """P1 of docs/platform-behaviour.md: `pyspark-client` overwrites files of `pyspark` when both are installed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 import pyspark

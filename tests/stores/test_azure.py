@@ -1,7 +1,5 @@
 """Azure Blob Storage on its emulator: what only this kind of store has."""
 
-from __future__ import annotations
-
 import os
 import signal
 import urllib.request

@@ -1,8 +1,6 @@
 """A whole collection on Azure behind the embedded lakeFS: it deletes the garbage and nothing else, and what it deleted
 comes back byte for byte."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

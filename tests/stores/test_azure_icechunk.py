@@ -1,7 +1,5 @@
 """An Icechunk repository of spec 2 on Azure is expired through the library, and restored."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

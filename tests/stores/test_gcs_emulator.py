@@ -1,7 +1,5 @@
 """A whole collection behind the embedded lakeFS, on the emulator of Google Cloud Storage."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Secrets backends of Airflow, for tests."""
 
-from __future__ import annotations
-
 import pytest
 from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 

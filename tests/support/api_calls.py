@@ -1,7 +1,5 @@
 """Requests made from rows of the route table, for tests of all routes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

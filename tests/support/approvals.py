@@ -1,7 +1,5 @@
 """Runs with a request for approval, and their answers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Directories of users, groups and policies for tests, empty or with everything linked to everything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 

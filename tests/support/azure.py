@@ -1,7 +1,5 @@
 """Azurite, the emulator of Azure Blob Storage, for tests; `./run` installs it."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from typing import Any

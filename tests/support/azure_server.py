@@ -6,8 +6,6 @@ URL, Get Blob and its properties, Delete Blob, Blob Batch, List Blobs, Set Blob 
 Service Properties, of one account, with the keys' signatures unchecked. A test can replace any answer (`fault`).
 """
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable

@@ -6,8 +6,6 @@ version ids), Delete Blob (the current version cannot be deleted by its id: Oper
 (deleted versions stay for its days; Undelete Blob).
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from dataclasses import dataclass, field

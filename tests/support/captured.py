@@ -1,7 +1,5 @@
 """The small repository written by a real server, loaded under a catalog."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import itertools

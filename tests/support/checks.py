@@ -1,7 +1,5 @@
 """Inputs of a guard: a real run right before its deletion, with some figures changed."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Commands of `dredge gc`, run in this process against an embedded lakeFS."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random histories of commits as Hypothesis draws them, with branches and rules."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Repositories whose commits expire."""
 
-from __future__ import annotations
-
 from tests.support.gc import World, make_world
 
 

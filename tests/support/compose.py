@@ -3,8 +3,6 @@
 Only addresses of the file are replaced by addresses of this machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ component of Airflow, all but the S3 server as separate processes. Airflow's, Sp
 settings are those of the file; every component has a separate home and working folder, like a container.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

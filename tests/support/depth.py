@@ -4,8 +4,6 @@ DREDGE_TESTS=long (set by `./run test long`) takes each hunt's second number, an
 time; otherwise all cases are the same in every run.
 """
 
-from __future__ import annotations
-
 import os
 
 from hypothesis import settings

@@ -7,8 +7,6 @@ The scan misses the object, the branches have their earlier heads, and the commi
 the client) the commit is not active either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta

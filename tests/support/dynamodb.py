@@ -1,7 +1,5 @@
 """A DynamoDB for tests: moto's server in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -3,8 +3,6 @@
 python -m tests.support.errors_page        writes docs/errors.md again; a test fails while it differs
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path

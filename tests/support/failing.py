@@ -2,8 +2,6 @@
 their service.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """A key-value store with failures or callbacks at chosen operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """A lakeFS server with a handful of commits, and a run reading the active ones."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

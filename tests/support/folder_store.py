@@ -1,7 +1,5 @@
 """Stores in a folder whose methods tests can stand in (`stand_ins.py`). Its import puts them behind `file://`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Fields of a DAG's form, and Params read by its tasks."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

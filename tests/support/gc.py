@@ -7,8 +7,6 @@ report = world.collect()
 assert world.data() == …
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

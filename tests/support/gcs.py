@@ -5,8 +5,6 @@ multipart uploads. The server here was written from the service's documentation;
 can replace any answer of this server (`fault`).
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """A lake on Google Cloud Storage with garbage in it, and a collection of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

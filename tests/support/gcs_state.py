@@ -1,7 +1,5 @@
 """State of the small Google Cloud Storage of the tests: buckets, generations, uploads; no HTTP."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

@@ -4,8 +4,6 @@ The live set is computed in another way than the collector's: from every branch,
 commits found by a plain walk without any shortcut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta

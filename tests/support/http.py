@@ -1,7 +1,5 @@
 """A scripted web server, for clients of servers with odd answers."""
 
-from __future__ import annotations
-
 import json
 import threading
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Histories for the tests of Icechunk: as plain values, and as repositories written by the library."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Expirations by threshold and flags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Manifests of any size without a repository: a flatbuffer written straight from arrays."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Icechunk operators without Airflow around them: a repository to expire, the tasks of a run, their XComs."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A repository with a past: commits by the library, refs restored from a backup, collections over days."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A repository on which expired snapshots are garbage, and its collection step by step."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.list_candidates import step as list_step
+from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.steps import (
     Run,
     bulk_delete,
@@ -136,7 +134,7 @@ def split_local_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     """List local folders in ranges too, like other stores."""
     bounds = ["", *sorted(first + second for first in ALPHABET for second in "0G")[1:], ""]
     assert len(list(pairwise(bounds))) == 64
-    monkeypatch.setattr(list_step, "bounds_for", lambda *_: bounds)
+    monkeypatch.setattr(listing, "bounds_for", lambda *_: bounds)
 
 
 def commit(repo: Repo, value: int) -> str:

@@ -1,7 +1,5 @@
 """One task of a collection on a repository in memory, without the run around it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A repository with virtual chunks in its own files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pending list of an Icechunk repository in a local folder: read, and made older."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

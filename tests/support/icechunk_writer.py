@@ -9,8 +9,6 @@ of sessions longer than allowed.
 It imports nothing of this project: its environments have the library only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Shared helpers of tests about identical content."""
 
-from __future__ import annotations
-
 from dredge.gc.run import Run
 from tests.support.gc import World
 

@@ -4,8 +4,6 @@ A store in memory answers at once; the threads of a collection (200 a run) would
 has threads of its own; the contract of stores, system tests and DAGs have real ones.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor

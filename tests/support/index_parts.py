@@ -1,7 +1,5 @@
 """A committed index in a new store, with given ranges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

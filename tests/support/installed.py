@@ -1,7 +1,5 @@
 """An environment with Dredge's wheel installed, without access to this tree."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

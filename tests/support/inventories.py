@@ -1,7 +1,5 @@
 """Inventories of a lake in memory, as S3 writes them: manifest, checksum, and files of each format."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Worlds that are built once in a process; each test gets one as it was when it was built."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from copy import deepcopy

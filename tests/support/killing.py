@@ -1,7 +1,5 @@
 """Kills a run in memory at any of its writes and deletes, or keeps the state after such a kill."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime

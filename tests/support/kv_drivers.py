@@ -1,7 +1,5 @@
 """The key-value drivers of the conformance suite; a new driver adds itself here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Concurrent work of several processes on one key-value store; importable for spawned children."""
 
-from __future__ import annotations
-
 import time
 
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, open_store

@@ -1,7 +1,5 @@
 """Stores with every kind of trash, made row by row, and dumps of real ones."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """lakeFS operators without Airflow around them: a server with one repository, leases, plans, XComs of tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -7,8 +7,6 @@ with lakefs_server(tmp_path) as lake:                      # memory KV, objects 
 with lakefs_server(tmp_path, bucket=bucket, defects={"empty_last_page"}, clock=Clock(days=-30)) as lake: …
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import uuid

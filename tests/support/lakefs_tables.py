@@ -1,7 +1,5 @@
 """Table files of a real server with their expected content, in one form for all fixtures."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ lake.commit("first")
 lake.clock.advance(days=3)
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Repositories under one of the life-cycles, on a store open to tests."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

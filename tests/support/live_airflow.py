@@ -1,7 +1,5 @@
 """A real Airflow: scheduler, DAG processor and API server as processes, on PostgreSQL."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

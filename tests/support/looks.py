@@ -1,7 +1,5 @@
 """Waits for looks of the driver while workers delete; a thread of its own makes them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

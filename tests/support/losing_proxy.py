@@ -1,7 +1,5 @@
 """A proxy before a store that loses responses: the store executes the request, and the client gets no response."""
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler

@@ -1,7 +1,5 @@
 """A server losing rows from a scan of staging."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

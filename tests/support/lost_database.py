@@ -5,8 +5,6 @@ world.upload("a"); world.lake.commit()
 restore(world, backup)
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace

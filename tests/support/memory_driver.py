@@ -1,7 +1,5 @@
 """The driver of stores in memory (`memory_store.py`)."""
 
-from __future__ import annotations
-
 from dredge.storage.opening import Driver
 from dredge.storage.undo import StreamedCopier
 from tests.support.memory_store import (

@@ -1,7 +1,5 @@
 """Multipart uploads to a store in this process's memory."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import threading

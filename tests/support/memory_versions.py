@@ -1,7 +1,5 @@
 """Earlier versions of a memory store, if a test enables versioning."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime

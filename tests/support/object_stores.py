@@ -1,7 +1,5 @@
 """One object store of each kind, for the tests of the drivers."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 

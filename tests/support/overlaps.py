@@ -1,7 +1,5 @@
 """A branch written and read through a catalog, with an entry's checksum as its value."""
 
-from __future__ import annotations
-
 from lakefs_embedded.catalog import Catalog
 
 

@@ -1,7 +1,5 @@
 """Lakes growing run by run, and the removals of Dredge's own files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of a world, in a browser without scripts."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping, Sequence

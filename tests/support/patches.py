@@ -4,8 +4,6 @@ Such a test depends on the code's structure. Better is an argument, or a field o
 allowed number and only decreases; `./run check` fails above it.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

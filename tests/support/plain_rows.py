@@ -1,7 +1,5 @@
 """The column reader's expected result for data blocks, in plain Python; it reads the same fields of an entry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

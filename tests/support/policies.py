@@ -1,7 +1,5 @@
 """Repositories with a history, and runs under retention policies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dredge.gc.retention import RetentionPolicy, read_policy

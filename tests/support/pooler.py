@@ -4,8 +4,6 @@ Like PgBouncer with `pool_mode = transaction` and a pool of one: a client's left
 next client.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

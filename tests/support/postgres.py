@@ -1,7 +1,5 @@
 """A PostgreSQL server for tests, from the wheel; starts in about a second, also as root."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import shutil

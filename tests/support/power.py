@@ -4,8 +4,6 @@ While `Disk` watches, each `os.fsync` records the disk's state: of a file its by
 writes are missing in the image of `lose_power`, as on a file system that orders names before data.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

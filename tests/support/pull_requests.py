@@ -6,8 +6,6 @@
 Source: lakeFS pkg/catalog/catalog.go (pull requests; behaviour only); rows of a real server in tests/fixtures/kv.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from dredge.errors import ConflictError

@@ -1,7 +1,5 @@
 """Tables put together block by block, sound or with damage not detected by a checksum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cramjam

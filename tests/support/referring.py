@@ -1,7 +1,5 @@
 """A second repository with references to objects of the first one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dredge.storage import open_reader

@@ -5,8 +5,6 @@ s3.put_object(Bucket="shop", Key="main/a", Body=b"…")
 answer = send(lake, "GET", "/shop/main/a", headers={"Range": "bytes=0-1"})
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ production = busy_production()
 copy = copy_of(production, url="http://rehearsal:8000")
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A secret planted by a test in connections, and its forbidden places."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ Kept to show the reason for the collector's different algorithm: see `tests/unit
 Source: design "Uncommitted garbage collector", Flow 1 and Flow 2.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Spark for tests: a Connect server as a process, and importable partition functions for workers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -74,21 +72,24 @@ class ConnectServer:
 
 
 class SparkCluster:
-    """A standalone cluster: a master, and a worker with one core, each a process; a context manager."""
+    """A standalone cluster: a master and its workers, each a process with one core; a context manager."""
 
-    def __init__(self, folder: Path, has_worker: bool = True) -> None:
+    def __init__(self, folder: Path, workers: int = 2) -> None:
         self.folder = folder
         self.port = free_port()
-        self._has_worker = has_worker
+        self._workers = workers
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
     def connection(self) -> dict[str, Any]:
         return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": self.port}
 
-    def pythons(self) -> list[Path]:
-        """The interpreters in the working folders of the executors."""
-        return list((self.folder / "worker").glob("app-*/*/dredge-env/bin/python3"))
+    def pythons(self) -> list[list[Path]]:
+        """By worker, the interpreters in the working folders of its executors."""
+        return [
+            list((self.folder / f"worker-{number}").glob("app-*/*/dredge-env/bin/python3"))
+            for number in range(self._workers)
+        ]
 
     def __enter__(self) -> Self:
         self._start("master", "Master", "--port", str(self.port), "--webui-port", str(free_port()))
@@ -96,10 +97,10 @@ class SparkCluster:
         while not listens(self.port):
             assert time.monotonic() < deadline, (self.folder / "master.log").read_text()[-4000:]
             time.sleep(0.1)
-        if self._has_worker:
-            work = str(self.folder / "worker")
+        for number in range(self._workers):
+            work = str(self.folder / f"worker-{number}")
             where = ("--cores", "1", "--memory", "1g", "--work-dir", work, "--webui-port", str(free_port()))
-            self._start("worker", "Worker", *where, f"spark://127.0.0.1:{self.port}")
+            self._start(f"worker-{number}", "Worker", *where, f"spark://127.0.0.1:{self.port}")
         return self
 
     def _start(self, name: str, kind: str, *arguments: str) -> None:

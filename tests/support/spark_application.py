@@ -1,7 +1,5 @@
 """A run's Spark application without Spark: the real program, with steps without a session."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

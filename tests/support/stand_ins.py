@@ -1,7 +1,5 @@
 """Replacements of parts of a store in memory, for tests."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

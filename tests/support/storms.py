@@ -4,8 +4,6 @@ with Storm(world, ["mm"]): …                 # exists during each call only: t
 with Storm(world, ["mm"], remake=True): …    # exists before and after, deleted and made again during each call
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module

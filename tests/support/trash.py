@@ -1,7 +1,5 @@
 """Worlds for the cleaner of trash, and a repeated observer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

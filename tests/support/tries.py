@@ -1,7 +1,5 @@
 """Tries of the steps of a run: another driver of the same run, and earlier, repeated or skipped steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dredge.gc.run import Run

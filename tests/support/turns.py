@@ -20,8 +20,6 @@ catalog (`lake.another_server(kv)`, `Settings(background=False)`). Calls of the 
 before them. The scene does the same each time it is made; random names may differ unless their order counts.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A small state, for tests of the storage and updates of states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ a noun as its subject and standard terms. The words below indicate sentences wit
 `./run check` fails above it.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

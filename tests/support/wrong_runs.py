@@ -4,8 +4,6 @@ prod, lost = wrong_run("quarantine")
 prod.collect()      # raises AlarmError
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """`lakefs_gc_all` with a real scheduler and triggerer: three repositories, one of them broken, another one foreign."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

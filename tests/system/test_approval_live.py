@@ -1,8 +1,6 @@
 """Approvals with a real scheduler, its API and its time-outs: a run waits without a worker, and each answer ends it as
 it says. Three whole DAG runs, at once and of three repositories; only `./run test long` makes them."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

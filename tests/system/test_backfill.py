@@ -5,8 +5,6 @@ apart is the first task, which waits for the run before, and the lease. There is
 `./run test long` has more, some before it, and runs by hand that begin beside the scheduled one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

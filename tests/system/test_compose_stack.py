@@ -4,8 +4,6 @@ It shows that components that share nothing but the file work together, and that
 Dredge and the credentials of the store, which only Airflow's connection has.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

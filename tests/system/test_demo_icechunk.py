@@ -1,7 +1,5 @@
 """The Icechunk demo holds, and notices when something is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

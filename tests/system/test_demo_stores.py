@@ -1,7 +1,5 @@
 """The demo holds on every store that it can start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The trash demo holds, and notices when something live is lost or trash stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -6,8 +6,6 @@ and the captured requests are sent to it again. Bodies must be equal; where they
 same keys and types.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`dredge serve` as a process: ready line, signals, exit codes, secrets."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

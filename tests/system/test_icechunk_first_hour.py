@@ -1,7 +1,5 @@
 """The page for the first hour works as it is written."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

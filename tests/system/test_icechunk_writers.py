@@ -5,8 +5,6 @@ Marked long: releases 0.2 and 1.1 get environments of their own. Spec 1 is what 
 spec 2 and amends are of the release that Dredge uses.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""A standalone cluster, whose machine has neither Python nor Dredge of ours."""
-
-from __future__ import annotations
+"""A standalone cluster of two workers, whose machines have neither Python nor Dredge of ours."""
 
 import socket
 from collections.abc import Iterator
@@ -73,7 +71,7 @@ def test_executors_take_their_python_from_a_packed_environment(
             run = airflow.run("lakefs_gc", CONF | {"spark_python": str(packed)})
         assert run.tasks == dict.fromkeys(run.tasks, "success")
         planted.assert_swept()
-    assert cluster.pythons()
+    assert all(cluster.pythons()), "tasks ran on both workers"
 
 
 def test_the_preflight_says_what_executors_lack(cluster: SparkCluster) -> None:
@@ -85,7 +83,7 @@ def test_the_preflight_says_what_executors_lack(cluster: SparkCluster) -> None:
 
 
 def test_a_cluster_without_workers_does_not_keep_the_preflight(tmp_path: Path) -> None:
-    with SparkCluster(tmp_path, has_worker=False) as empty:
+    with SparkCluster(tmp_path, workers=0) as empty:
         found = checked(empty.connection, "/usr/bin/python3", seconds_max=30)
     assert (found.level, found.kind) == ("error", "unavailable")
     assert found.todo

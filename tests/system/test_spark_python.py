@@ -1,7 +1,5 @@
 """Which Python the driver and the executors of an application run, and whose settings count."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

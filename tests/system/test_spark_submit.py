@@ -1,7 +1,5 @@
 """The DAG with real Spark jobs, on S3, by spark-submit and over Spark Connect."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """A job as a program: arguments, exit codes, the last line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

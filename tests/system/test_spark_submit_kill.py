@@ -1,7 +1,5 @@
 """Killing a Spark step: everything stops, nothing lives on, and the run can be resumed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The wheel in an Airflow with other people's code: one name, entry points, DAGs by two lines, and no `operators`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,5 +1,3 @@
 """Parallel calls of unit tests are made in order."""
 
-from __future__ import annotations
-
 from tests.support.in_order import in_order  # noqa: F401 (a fixture for every module)

@@ -1,7 +1,5 @@
 """The frame of the `dredge` command."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Compiled kernels are found, cached where only their user can write, and never run in an old version."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """docker-compose.yaml cannot be started where there is no Docker, so its promises are checked as data."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

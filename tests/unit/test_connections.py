@@ -1,7 +1,5 @@
 """Text of a server's URL and of its keys is in no message."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

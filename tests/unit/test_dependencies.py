@@ -1,7 +1,5 @@
 """What code imports is installed with it: the package, the extra `airflow` or `server`, or what `./run` adds."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Pointers of code, tests and pages lead to an entry, a page or a test, never out of the repository."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """The shape of the error tree: retry policies and exit codes depend on it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Hashes are XXH64's, as the library of its author computes it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Who may import whom, as contracts in pyproject.toml, held by import-linter."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

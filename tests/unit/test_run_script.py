@@ -1,7 +1,5 @@
 """`./run`: its verbs are those that it and the README name, and its Airflow is ready before it is used."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings are read from values and from rendered text alike, and checked in one place."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

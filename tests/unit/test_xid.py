@@ -1,7 +1,5 @@
 """Ids are made and read as a server does; vectors from lakeFS."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -7,8 +7,6 @@ all DAGs are imported, one clean run of `lakefs_gc` deletes with Spark, its dele
 asked for.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The parts of `./run test versions` that run inside the environment of a cell; nothing of this tree is on its path."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -11,8 +11,6 @@ The candidates must come from an unbroken chain of listing, mark, subtract and g
 the re-check omits data of the mark, so it must be the mark of these candidates.
 """
 
-from __future__ import annotations
-
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@
 The check is recorded last, so a killed check is repeated.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

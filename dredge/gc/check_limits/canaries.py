@@ -12,8 +12,6 @@ The sample covers the whole key space, with other places in each run:
     first       the first objects of each chosen branch
 """
 
-from __future__ import annotations
-
 import random
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence

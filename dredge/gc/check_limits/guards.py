@@ -4,8 +4,6 @@ Holds keep single objects (`dredge.gc.subtract.candidates`); limits are upper bo
 (`dredge.runs.limits`).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from concurrent.futures import Future

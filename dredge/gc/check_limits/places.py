@@ -4,8 +4,6 @@ A branch reads an undetected copy only where its head has an entry of the same s
 ranges of branch heads for such entries; the committed index excludes most ranges.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A refused guard stops a run of any mode. A run beyond its limits asks a person (
 no person is to be asked; a dry run warns. Held objects stay in any case.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any

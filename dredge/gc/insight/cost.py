@@ -8,8 +8,6 @@ Owners: commit → metarange → range. For several commits, kinds are united, a
 to the greatest. An interval of one is a single owner.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

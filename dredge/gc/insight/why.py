@@ -10,8 +10,6 @@ The answer describes the present: only the index and the metaranges of earlier r
 Unreadable sources are listed, and then no object counts as garbage or absent.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The question and the answer of `dredge gc why`: the object, the references to it, the verdict, and the text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -4,8 +4,6 @@ With the key-value store every staging record is read. Without it, branches are 
 of requests; a staged copy of an object in the head is not found this way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

@@ -23,8 +23,6 @@ too, range files written meanwhile count without a commit, and the re-check and 
 In doubt (`StoreCheck`) the server is asked, and the commits of the records count as well.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import logging

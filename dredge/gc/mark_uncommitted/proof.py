@@ -28,8 +28,6 @@ Two assumptions: a staged entry keeps its path (shallow copies of some editions 
 `branch not found` means a deleted branch, whose staging cannot be committed any more.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import deque

@@ -10,8 +10,6 @@ files in use by a new commit, and purges too old copies at its end. `docs/decisi
 commit writes its files before it refers to them, so they are other versions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of a collection of metadata."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 

@@ -6,8 +6,6 @@
 The name of a file is made of its content, so any copy with the name is the right copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

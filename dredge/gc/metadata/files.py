@@ -8,8 +8,6 @@ other files older than the minimum age are read, as only the content shows the k
     a table of a refs dump → kept · any other table → garbage · no table → other
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

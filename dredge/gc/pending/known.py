@@ -1,7 +1,5 @@
 """The pending list before a run, and the deletions of the run before it."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

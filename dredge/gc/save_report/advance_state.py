@@ -4,8 +4,6 @@ Only a verified, complete run advances the state, under the lease and only from 
 failed advance has deleted rightly, and the next run uses the older state.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import uuid

@@ -36,8 +36,6 @@ lakeFS's own collector, of other repositories, of unknown formats and in a user'
 copies of deleted objects or with a younger file. The plan is removed last, so an interrupted removal is found again.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Set

@@ -6,8 +6,6 @@ repository: costs of objects, effects of other rules.
 No step depends on it: a failure is logged, and the run is complete without it.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import defaultdict

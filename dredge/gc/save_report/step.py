@@ -16,8 +16,6 @@ other program deletes them from these files without another check. A run with fa
 Source: docs/lakefs-behaviour.md, "The design documents"
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator, Mapping

@@ -8,8 +8,6 @@ Each folder directly below `data/` is one item, listed recursively in any layout
 range, without assumptions about its names.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

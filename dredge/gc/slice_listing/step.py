@@ -9,8 +9,6 @@ does no harm. But a slice missing from it would count as covered, and a missing 
 refused.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping

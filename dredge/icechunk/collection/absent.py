@@ -13,8 +13,6 @@ The guard asks for each absent chunk once more, by a second read and another loo
 with their array and coordinates. New chunks are also compared with the deletions of earlier runs (`check_again`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ Referring kinds go first, the next kind begins only if no deletion of the last k
 the files that it refers to: wherever the sweep stops, no file refers to a deleted one.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections import Counter

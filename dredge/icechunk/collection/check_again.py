@@ -5,8 +5,6 @@ possible, and deletions and purges stop until a person acknowledges the alarm. A
 records of deletions (`dredge.undo.deletions`) before it reports damage.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress

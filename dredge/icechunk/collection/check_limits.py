@@ -6,8 +6,6 @@ decodes ids, which are compared as names. A canary among the candidates shows th
 stops.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Settings of a collection, a restore and a purge, and the safety margins."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import timedelta
 

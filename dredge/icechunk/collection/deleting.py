@@ -1,7 +1,5 @@
 """Delete the candidates of some parts. Only this module of the collection has a deleter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 

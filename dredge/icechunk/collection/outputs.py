@@ -1,7 +1,5 @@
 """The results of each step, for later steps."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from typing import Any

@@ -17,8 +17,6 @@ an interrupted removal.
 Compaction writes the live manifests of small parts of the index into few parts, and forgets the rest.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

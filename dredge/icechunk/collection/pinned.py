@@ -13,8 +13,6 @@ repository counts, with or without a live snapshot: an expiration there can be u
 its manifests, and refs of spec 1 beside the repo info may reach more.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial

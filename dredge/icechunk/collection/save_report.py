@@ -9,8 +9,6 @@ A report is written again at every call, also after a failure. A later try has n
 Only a verified, complete run advances the state: under the lease, from the version in the plan, or not at all. If that
 fails, the deletions are still right, and the next run builds on the older state."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -20,8 +20,6 @@ Restore and purge of its deletions (`dredge.undo`):
     purge                              old copies and versions, right after a complete mark, except live objects
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -35,6 +33,7 @@ import pyarrow.compute as pc
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
 from dredge.approve.step import Approvals, Question, given_back
 from dredge.errors import RefusedError
+from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.absent import PRESENT
 from dredge.icechunk.collection.bulk_delete import bulk_delete
 from dredge.icechunk.collection.check_again import open_swept, refuse_alarmed
@@ -42,13 +41,6 @@ from dredge.icechunk.collection.check_limits import check_limits, verify
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
-from dredge.icechunk.collection.outputs import (
-    REPORT,
-    ApproveOutput,
-    BulkDeleteOutput,
-    MarkOutput,
-    SaveReportOutput,
-)
 from dredge.icechunk.collection.pinned import ids_outside_manifests
 from dredge.icechunk.collection.run import (
     PLAN,
@@ -105,7 +97,7 @@ __all__ = [
 
 log = logging.getLogger("dredge")
 
-_APPROVALS = Approvals(ApproveOutput)
+_APPROVALS = Approvals(outputs.ApproveOutput)
 approve, answer, find_question = _APPROVALS.approve, _APPROVALS.answer, _APPROVALS.find_question
 
 
@@ -127,7 +119,7 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
         with closing_with(lambda: save_report(run), "the report"):
-            deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
+            deleted = outputs.BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
         return build_report(run)
 
 
@@ -136,7 +128,7 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
     find_garbage(run, runner)
     approve(run)
     swept = bulk_delete(run, runner)
-    with partial_after(lambda: _deleted_text(BulkDeleteOutput.of(swept).deleted_objects)):
+    with partial_after(lambda: _deleted_text(outputs.BulkDeleteOutput.of(swept).deleted_objects)):
         verify(run)
     return swept
 
@@ -151,12 +143,12 @@ def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
 def put_question(run: Run) -> Question:
     """Write the question of a run that awaits approval, and its report so far; RefusedError without a question."""
     asked = find_question(run)
-    return make_question(run, asked, SaveReportOutput.of(write_report(run)).page)
+    return make_question(run, asked, outputs.SaveReportOutput.of(write_report(run)).page)
 
 
 def read_report(run: Run) -> dict[str, Any]:
     """Read `report.json`; NotFoundError without one."""
-    report: dict[str, Any] = run.folder.read_json(REPORT)
+    report: dict[str, Any] = run.folder.read_json(outputs.REPORT)
     return report
 
 
@@ -319,7 +311,7 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
 
 
 def _live_ids(marked: Run, outside: Collection[str]) -> dict[str, Hashes]:
-    output = marked.folder.read_output(MarkOutput)
+    output = marked.folder.read_output(outputs.MarkOutput)
     assert output is not None
     parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
     parts["chunks"] = [part for shard in output.chunk_shards for part in shard]

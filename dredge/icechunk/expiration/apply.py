@@ -10,8 +10,6 @@ is compared exactly with the plan, even with commits in between: from the stored
 made again, and its result must equal the stored state after it, snapshot by snapshot.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime

@@ -12,8 +12,6 @@ columns of their own, drawn before it. Long runs of plain snapshots are folded i
 `●` kept, `×` released, `○` expired but held by a ref, `⋮` folded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +54,6 @@ class Item:
     refs: tuple[str, ...]
     new_parent: str | None
     hidden: int = 0
-
-
-def lay_out(history: History, marks: Marks, *, fold_above: int = 5) -> list[Item]:
-    """Place the snapshots of a history."""
-    children = history.children()
-    forks = {node for node, below in children.items() if len(below) != 1}
-    return list(_folded(_placed(history, marks, children), forks, fold_above))
 
 
 def _placed(history: History, marks: Marks, children: dict[str | None, list[str]]) -> Iterator[Item]:
@@ -118,7 +109,10 @@ def _fold(run: list[Item], fold_above: int) -> Iterator[Item]:
 
 def draw_history(history: History, marks: Marks | None = None, *, fold_above: int = 5) -> str:
     """Draw a history."""
-    return "\n".join(_line(item) for item in lay_out(history, marks or Marks(), fold_above=fold_above))
+    children = history.children()
+    forks = {node for node, below in children.items() if len(below) != 1}
+    items = _folded(_placed(history, marks or Marks(), children), forks, fold_above)
+    return "\n".join(map(_line, items))
 
 
 def draw_plan(plan: ExpirationPlan, *, fold_above: int = 5) -> str:

@@ -22,8 +22,6 @@ damage or belongs to a newer library, and might refer to live objects: the file 
 A flip in a value, such as an id, passes: its object is then missing from the store, which stops or holds a collection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -324,14 +322,6 @@ _SCHEMAS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Accounted:
-    """The structures of a body."""
-
-    cover: Cover
-    uses: npt.NDArray[np.int64]
-
-
 def views_of(opened: Opened) -> Views:
     """The body as bytes, and with its padding as numbers of two and of four bytes."""
     padded = opened.padded
@@ -340,8 +330,8 @@ def views_of(opened: Opened) -> Views:
 
 def account(
     opened: Opened, *, whole: bool = True, uses: bool = False, run: Callable[..., int] | None = None
-) -> Accounted:
-    """Follow and mark every structure of a body."""
+) -> tuple[Cover, npt.NDArray[np.int64]]:
+    """Follow and mark every structure of a body; returns the marks, and the places of the uses of manifests."""
     schema = _SCHEMAS[opened.file_type]
     cover: Cover = np.zeros(len(opened.padded) // 4, np.uint8)
     frames = np.empty((_DEPTH_MAX, 3), np.int64)
@@ -352,7 +342,7 @@ def account(
     damaged = loop(*views_of(opened), *arrays, frames, cover, wanted, found, whole)
     if damaged >= 0:
         raise _unsound(opened, damaged)
-    return Accounted(cover, found[1 : found[0] + 1])
+    return cover, found[1 : found[0] + 1]
 
 
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
@@ -371,8 +361,9 @@ def _unsound(opened: Opened, place: int) -> FormatError:
 
 
 def open_accounted(
-    data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
-) -> tuple[Opened, Accounted]:
-    """Open a snapshot or a repo info, and account for every byte."""
-    opened = open_file(data, name, expected, limits)
-    return opened, account(opened, uses=uses)
+    data: bytes, name: str, expected: FileType, *, uses: bool = False
+) -> tuple[Opened, npt.NDArray[np.int64]]:
+    """Open a snapshot or a repo info, and account for every byte; returns it with the places of the uses of
+    manifests."""
+    opened = open_file(data, name, expected)
+    return opened, account(opened, uses=uses)[1]

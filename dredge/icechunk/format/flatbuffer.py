@@ -21,7 +21,6 @@ from dredge.errors import FormatError
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
-_U64 = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +111,10 @@ class Table:
             raise self.buffer.fail(f"slot {slot} is outside its table", self.place)
         return self.place + offset
 
-    def u8(self, slot: int, default: int = 0) -> int:
-        """Read a u8."""
-        place = self.field(slot, 1)
-        return self.buffer.data[place] if place else default
-
-    def u32(self, slot: int, default: int = 0) -> int:
-        """Read a u32."""
-        place = self.field(slot, 4)
-        return int(_U32.unpack_from(self.buffer.data, place)[0]) if place else default
-
-    def i32(self, slot: int, default: int = 0) -> int:
-        """Read an i32."""
-        place = self.field(slot, 4)
-        return int(_I32.unpack_from(self.buffer.data, place)[0]) if place else default
-
-    def u64(self, slot: int, default: int = 0) -> int:
-        """Read a u64."""
-        place = self.field(slot, 8)
-        return int(_U64.unpack_from(self.buffer.data, place)[0]) if place else default
+    def number(self, slot: int, size: int, *, signed: bool = False) -> int:
+        """Read a number of so many bytes; 0 if absent."""
+        place = self.field(slot, size)
+        return int.from_bytes(self.buffer.data[place : place + size], "little", signed=signed) if place else 0
 
     def inline(self, slot: int, size: int) -> bytes | None:
         """Read a struct inside the table, or None."""

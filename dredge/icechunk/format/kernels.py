@@ -16,8 +16,6 @@ They return -1, or the place of the damage.
 `cover` has a byte for each four bytes of the body; a loop sets it for each structure (`verifier`).
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

@@ -10,8 +10,6 @@ any kind, also in another case, percent-encoded, or with tabs and line ends, whi
 only keeps garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,17 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import (
-    READ_LIMITS,
-    FileType,
-    Opened,
-    ReadLimits,
-    Views,
-    account,
-    check_covered,
-    open_file,
-    views_of,
-)
+from dredge.icechunk.format import envelope
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import loop_for
 from dredge.icechunk.format.metadata import check_name
@@ -151,11 +139,15 @@ class Manifest:
 
 
 def parse_manifest(
-    data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
+    data: bytes,
+    name: str,
+    *,
+    limits: envelope.ReadLimits = envelope.READ_LIMITS,
+    walk: Callable[..., int] | None = None,
 ) -> Manifest:
     """Read a manifest."""
     opened, buffer = _open(data, name, limits)
-    views = views_of(opened)
+    views = envelope.views_of(opened)
     loop = walk or loop_for("walk_refs", opened.size)
     return Manifest(tuple(_array(buffer, views, *found, loop) for found in _arrays(buffer, limits)))
 
@@ -177,9 +169,9 @@ def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[
 def _named(
     data: bytes, name: str, refs: int | None, loop: Callable[..., int] | None
 ) -> tuple[Hashes, set[str]]:
-    opened, buffer = _open(data, name, READ_LIMITS)
-    views = views_of(opened)
-    vectors = [vector for _, vector in _arrays(buffer, READ_LIMITS)]
+    opened, buffer = _open(data, name, envelope.READ_LIMITS)
+    views = envelope.views_of(opened)
+    vectors = [vector for _, vector in _arrays(buffer, envelope.READ_LIMITS)]
     total = sum(vector.count for vector in vectors)
     if refs is not None and total != refs:
         raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")
@@ -187,12 +179,12 @@ def _named(
     texts, frames = np.empty((total, 2), np.uint32), np.empty((total, 2), np.uint32)
     filled = np.zeros(3, dtype=np.int64)
     run = loop or loop_for("native_hashes", opened.size)
-    cover = account(opened, whole=False).cover
+    cover = envelope.account(opened, whole=False)[0]
     for vector in vectors:
         damaged = run(*views, vector.start, vector.count, out, texts, frames, filled, cover)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
-    check_covered(opened, cover)
+    envelope.check_covered(opened, cover)
     native, plain, packed = filled.tolist()
     return out[:native], _ids_in(buffer, texts[:plain].tolist(), frames[:packed].tolist(), name)
 
@@ -205,19 +197,19 @@ def _ids_in(
     root, view = buffer.root(), memoryview(buffer.data)
     plain = (view[start : start + count] for start, count in texts)
     packed = (view[start : start + count] for start, count in frames)
-    dictionary, algorithm = root.bytes_of(_DICTIONARY), root.u8(_ALGORITHM)
+    dictionary, algorithm = root.bytes_of(_DICTIONARY), root.number(_ALGORITHM, 1)
     unpacked = unpack_locations(packed, dictionary, algorithm, name) if frames else ()
     return ids_in(chain(plain, unpacked))
 
 
-def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer]:
-    opened = open_file(data, name, FileType.MANIFEST, limits)
+def _open(data: bytes, name: str, limits: envelope.ReadLimits) -> tuple[envelope.Opened, Buffer]:
+    opened = envelope.open_file(data, name, envelope.FileType.MANIFEST, limits)
     buffer = Buffer(opened.view, name)
     check_name(encode_id(buffer.root().required_inline(0, ID_BYTES, "id")), name)
     return opened, buffer
 
 
-def _arrays(buffer: Buffer, limits: ReadLimits) -> Iterator[tuple[Table, Vector]]:
+def _arrays(buffer: Buffer, limits: envelope.ReadLimits) -> Iterator[tuple[Table, Vector]]:
     for table in buffer.root().tables(1):
         refs = table.vector(1, 4)
         if refs is None:
@@ -231,7 +223,9 @@ def _arrays(buffer: Buffer, limits: ReadLimits) -> Iterator[tuple[Table, Vector]
         yield table, refs
 
 
-def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Callable[..., int]) -> ArrayRefs:
+def _array(
+    buffer: Buffer, views: envelope.Views, table: Table, refs: Vector, walk: Callable[..., int]
+) -> ArrayRefs:
     dimensions = 0
     if refs.count:
         index = buffer.table_at(buffer.follow(refs.start)).vector(0, 4)

@@ -14,8 +14,6 @@ A snapshot is a commit: its parent (spec 1 only), its nodes and their manifests.
 an expiration replaces the file; spec 2 has it in the repo info and the file never changes. Source: `snapshot.fbs`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -23,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import READ_LIMITS, FileType, close_file, open_accounted, open_file
+from dredge.icechunk.format.envelope import FileType, close_file, open_accounted, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, decode_id, encode_id, is_id
 
@@ -72,19 +70,19 @@ class Snapshot:
 
 def parse_snapshot(data: bytes, name: str, *, nodes: bool = False) -> Snapshot:
     """Read a snapshot file."""
-    opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, READ_LIMITS, uses=True)
+    opened, uses = open_accounted(data, name, FileType.SNAPSHOT, uses=True)
     body = opened.body
     root = Buffer(body, name).root()
     snapshot = Snapshot(
         id=encode_id(root.required_inline(0, ID_BYTES, "id")),
         parent_id=_optional_id(root.inline(1, ID_BYTES)),
-        flushed_at=root.u64(3),
+        flushed_at=root.number(3, 8),
         message=root.required_text(4, "message"),
         manifests=_manifests(root),
         spec_version=opened.spec_version,
     )
     check_name(snapshot.id, name)
-    _check_uses(name, body, accounted.uses.tolist(), snapshot.manifests)
+    _check_uses(name, body, uses.tolist(), snapshot.manifests)
     if not nodes:
         return snapshot
     found = (
@@ -98,11 +96,16 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False) -> Snapshot:
 
 def parse_parentage(data: bytes, name: str) -> tuple[str, str | None, int, str]:
     """Read id, parent, time and message of a snapshot file."""
-    opened, _ = open_accounted(data, name, FileType.SNAPSHOT, READ_LIMITS)
+    opened, _ = open_accounted(data, name, FileType.SNAPSHOT)
     root = Buffer(opened.body, name).root()
     snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))
     check_name(snapshot, name)
-    return snapshot, _optional_id(root.inline(1, ID_BYTES)), root.u64(3), root.required_text(4, "message")
+    return (
+        snapshot,
+        _optional_id(root.inline(1, ID_BYTES)),
+        root.number(3, 8),
+        root.required_text(4, "message"),
+    )
 
 
 def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
@@ -155,7 +158,11 @@ def _manifests(root: Table) -> tuple[ManifestInfo, ...]:
         for raw in root.structs(6, 32)
     ]
     infos += [
-        ManifestInfo(encode_id(table.required_inline(0, ID_BYTES, "manifest id")), table.u64(1), table.u32(2))
+        ManifestInfo(
+            encode_id(table.required_inline(0, ID_BYTES, "manifest id")),
+            table.number(1, 8),
+            table.number(2, 4),
+        )
         for table in root.tables(7)
     ]
     return tuple(infos)
@@ -260,7 +267,7 @@ def written_at(name: str) -> datetime | None:
 
 def parse_repo_info(data: bytes, name: str = REPO_KEY) -> RepoInfo:
     """Read a repo info file, the current one or a copy in `overwritten/`."""
-    opened, _ = open_accounted(data, name, FileType.REPO_INFO, READ_LIMITS)
+    opened, _ = open_accounted(data, name, FileType.REPO_INFO)
     buffer = Buffer(opened.body, name)
     root = buffer.root()
     tables = list(root.tables(4))
@@ -268,11 +275,11 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY) -> RepoInfo:
     if len(set(ids)) != len(ids):
         raise FormatError(f"{name}: lists a snapshot twice")
     status = root.table(5)
-    availability = status.u8(0) if status else 0
+    availability = status.number(0, 1) if status else 0
     if availability >= len(AVAILABILITY):
         raise buffer.fail(f"unknown availability {availability}", root.place)
     return RepoInfo(
-        spec_version=root.u8(0),
+        spec_version=root.number(0, 1),
         snapshots=tuple(_entry(table, ids) for table in tables),
         branches=_refs(root, 2, ids),
         tags=_refs(root, 1, ids),
@@ -284,13 +291,13 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY) -> RepoInfo:
 
 
 def _entry(table: Table, ids: list[str]) -> SnapshotEntry:
-    parent = table.i32(1)  # an absent slot means the first snapshot, not "no parent"
+    parent = table.number(1, 4, signed=True)  # an absent slot means the first snapshot, not "no parent"
     if parent >= len(ids):
         raise table.buffer.fail(f"parent {parent} of {len(ids)} snapshots", table.place)
     return SnapshotEntry(
         id=encode_id(table.required_inline(0, ID_BYTES, "snapshot id")),
         parent_id=ids[parent] if parent >= 0 else None,
-        flushed_at=table.u64(2),
+        flushed_at=table.number(2, 8),
         message=table.required_text(3, "message"),
         pruned=tuple(encode_id(raw) for raw in table.structs(5, ID_BYTES)),
     )
@@ -299,7 +306,7 @@ def _entry(table: Table, ids: list[str]) -> SnapshotEntry:
 def _refs(root: Table, slot: int, ids: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for table in root.tables(slot):
-        name, index = table.required_text(0, "ref name"), table.u32(1)
+        name, index = table.required_text(0, "ref name"), table.number(1, 4)
         if index >= len(ids):
             raise table.buffer.fail(f"ref {name!r} points to snapshot {index} of {len(ids)}", table.place)
         if name in found:
@@ -309,10 +316,10 @@ def _refs(root: Table, slot: int, ids: list[str]) -> dict[str, str]:
 
 
 def _update(table: Table) -> Update:
-    number = table.u8(0)
+    number = table.number(0, 1)
     kind = UPDATE_KINDS[number] if number < len(UPDATE_KINDS) else f"kind {number}"
     about = table.table(1) if kind in _OF_A_REF else None
-    return Update(kind, table.u64(2), table.text(3), None if about is None else about.text(0))
+    return Update(kind, table.number(2, 8), table.text(3), None if about is None else about.text(0))
 
 
 REFS_FOLDER = "refs/"

@@ -13,8 +13,6 @@ trailing slash, and a user before the host (`x@`) is ignored. `canonical_address
 Source: lakeFS pkg/block/namespace.go, pkg/block/azure/adapter.go
 """
 
-from __future__ import annotations
-
 import re
 from enum import IntEnum
 from urllib.parse import quote, unquote

@@ -13,8 +13,6 @@ Strings may be given as raw bytes, since a server hashes whatever bytes its stri
 Source: lakeFS pkg/ident/ident.go
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping

@@ -21,8 +21,6 @@ Blobs,
 Copy Blob From URL, Put Block From URL, Get Blob Service Properties.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence

@@ -13,8 +13,6 @@ Placeholders of directories are no objects: the service creates them (`ResourceT
 Source: Blob service REST API, List Blobs; lakeFS, pkg/block/azure/walker.go (isBlobItemFolder, out of order).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

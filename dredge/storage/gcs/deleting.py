@@ -14,8 +14,6 @@ back, if the key is free; deleting the generation removes it too. Soft delete is
 Source: Cloud Storage JSON API, Objects: rewrite.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

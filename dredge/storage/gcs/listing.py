@@ -10,8 +10,6 @@ exclusive,
 short or empty pages with a successor).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Reader and writer of objects in a bucket of Google Cloud Storage."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

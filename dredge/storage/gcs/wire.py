@@ -11,8 +11,6 @@ Source: Cloud Storage documentation, "HTTP status and error codes for JSON" and 
 objects" (names), "Batch requests" (multipart/mixed, at most 100 parts, answered by Content-ID).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

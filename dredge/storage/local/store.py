@@ -6,8 +6,6 @@ call is not detected.) Writes are atomic, and durable when they return. Conditio
 Dredge, on file systems that can lock a folder. Empty folders are removed after a deletion.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import logging

@@ -4,8 +4,6 @@ given.
 botocore's session reads it. Both clients get its answers (`access.py`), so they use one place with one identity.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -8,8 +8,6 @@ thread doubled the time of parsing.
 Source: Amazon S3 API reference, ListObjectsV2 (encoding-type, KeyCount, order in bytes of UTF-8).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

@@ -11,8 +11,6 @@ As in lakeFS an unknown ref lists nothing: to an S3 client it is a prefix withou
 Source: S3 API reference "ListObjects", "ListObjectsV2"; lakeFS pkg/gateway/operations/listobjects.go.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable

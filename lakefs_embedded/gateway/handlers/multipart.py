@@ -4,8 +4,6 @@ Source: S3 API reference "CreateMultipartUpload", "UploadPart", "UploadPartCopy"
 "CompleteMultipartUpload", "AbortMultipartUpload".
 """
 
-from __future__ import annotations
-
 from starlette.responses import Response
 
 from lakefs_embedded.errors import MissingError

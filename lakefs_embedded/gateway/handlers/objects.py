@@ -4,8 +4,6 @@ Source: S3 API reference "GetObject", "HeadObject", "PutObject", "CopyObject", "
 sections 13 and 14; design "Uncommitted garbage collector", S3 Gateway CopyObject; lakeFS pkg/gateway/operations.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Users, their credentials, groups, policies and their attachments."""
 
-from __future__ import annotations
-
 from starlette.responses import Response
 
 from lakefs_embedded.auth.directory import Directory

@@ -1,7 +1,5 @@
 """Commits: create, read, log, merge, revert, cherry-pick, diff, and imports of objects from elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

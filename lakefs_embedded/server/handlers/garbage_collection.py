@@ -6,8 +6,6 @@ written, but the status is 400 and the body is two JSON documents, the error and
 Source: lakeFS pkg/api/controller.go (PrepareGarbageCollectionCommits).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from starlette.responses import Response

@@ -1,7 +1,5 @@
 """Objects: stat, list and get at any ref; upload, stage, link, copy, delete, and user metadata on a branch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Branches and tags."""
 
-from __future__ import annotations
-
 from starlette.responses import Response
 
 from lakefs_embedded.server import responses, serializers

@@ -1,7 +1,5 @@
 """Repositories, their metadata and branch protection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from starlette.responses import Response

@@ -1,7 +1,5 @@
 """The server itself: health, setup, login, configuration, statistics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from starlette.responses import Response

@@ -11,8 +11,6 @@ verifying  the look after a sweep     gates      between a driver that looks and
 requests   what a run was asked to do
 """
 
-from __future__ import annotations
-
 from tests.mutations.breakages import (
     again,
     approving,

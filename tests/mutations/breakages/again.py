@@ -1,7 +1,5 @@
 """Guards of what was deleted earlier: it is compared with what is live, and purged only when a mark shows it dead."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put, Rename, Swap
 

@@ -1,7 +1,5 @@
 """Guards of approvals: who is asked, what counts as an answer, and that the sweep looks for itself."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 

@@ -1,7 +1,5 @@
 """Guards of approvals of Icechunk collections: the sweep looks for itself, and nobody approves what may be alive."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Put, Rename
 

@@ -1,7 +1,5 @@
 """Azure Blob Storage."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put
 

@@ -1,7 +1,5 @@
 """What a breakage says, and what several of them say."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.mutations.edits import Both, Edit

@@ -1,7 +1,5 @@
 """The loop around the deletions of every store."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Put
 

@@ -1,7 +1,5 @@
 """Guards between workers that delete and the driver that looks: gate and watch, and the right that both hold."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put, Swap
 

@@ -1,7 +1,5 @@
 """Google Cloud Storage, and S3 in its kinds."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Put
 

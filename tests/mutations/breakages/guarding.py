@@ -1,7 +1,5 @@
 """Guards between the candidates and the sweep: comparing, guards on the run as a whole, and holds."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import HISTORIES, Breakage
 from tests.mutations.edits import Drop, Keep, Negate, Put, Rename
 

@@ -1,7 +1,5 @@
 """Guards of the collection of Icechunk."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put, Rename
 

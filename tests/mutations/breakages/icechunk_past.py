@@ -1,7 +1,5 @@
 """Guards of the collection of Icechunk that compare with the past, and of local files that must last."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 

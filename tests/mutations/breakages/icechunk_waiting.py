@@ -1,7 +1,5 @@
 """Guards of the wait of Icechunk's garbage."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Put
 

@@ -1,7 +1,5 @@
 """Guards of runs on an inventory instead of a listing."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put, Rename
 

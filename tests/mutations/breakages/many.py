@@ -1,7 +1,5 @@
 """Guards of collections of many repositories."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Put
 

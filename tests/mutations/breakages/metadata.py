@@ -1,7 +1,5 @@
 """Guards of the report on metadata: what it calls garbage is named by no commit that is known."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put
 

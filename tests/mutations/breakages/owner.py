@@ -1,7 +1,5 @@
 """Guards of the owner of a namespace: its server, its id, and the block."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Put
 

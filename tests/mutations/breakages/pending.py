@@ -1,7 +1,5 @@
 """Guards of the wait: what the pending list lets a run delete, and whether a list is believed."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Keep, Put
 

@@ -1,7 +1,5 @@
 """Guards of what is read: places and ages, staging, commits, and what earlier runs knew."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import HISTORIES, Breakage
 from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 

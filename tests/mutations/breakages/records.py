@@ -1,7 +1,5 @@
 """Guards of what is read from the key-value store instead of the server."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Operator, Put, Rename, Swap
 

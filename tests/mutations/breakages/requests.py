@@ -1,7 +1,5 @@
 """Guards of what a run was asked to do, and of what an administrator allows."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Put
 

@@ -1,7 +1,5 @@
 """Guards of the sweep, and of everything that runs have in common: tries, chain, lease; `gates` has gate and watch."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Both, Drop, Keep, Leave, Put, Rename, Swap
 

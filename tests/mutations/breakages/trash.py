@@ -1,7 +1,5 @@
 """Guards of the cleaner of the key-value store."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Always, Drop, Keep, Put
 

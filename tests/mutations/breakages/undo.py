@@ -1,8 +1,6 @@
 """Guards of what can be taken back: nothing goes before it can come back, nothing is replaced, and only old leftovers
 go for good."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Put, Rename
 

@@ -1,7 +1,5 @@
 """Guards of the look at the store after a sweep."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Put, Rename
 

@@ -1,7 +1,5 @@
 """Guards that compare a mark with earlier marks: known commits, unnamed metaranges, and the record of a mark."""
 
-from __future__ import annotations
-
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.edits import Drop, Put, Swap
 

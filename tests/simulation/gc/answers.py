@@ -4,8 +4,6 @@ An approval is valid for the displayed request, and for the waiting time once mo
 Requests and answers are written once; an approval is accepted only until the deadline.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from contextlib import suppress

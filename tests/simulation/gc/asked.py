@@ -1,7 +1,5 @@
 """The arguments of a run, for the rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Known bugs of the collector's world: reading, comparing and guarding."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.simulation.bug import KnownBug

@@ -1,7 +1,5 @@
 """Known bugs of the collector's world: deleting, waiting, and restoring."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.simulation.bug import KnownBug

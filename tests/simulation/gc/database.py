@@ -2,8 +2,6 @@
 of it with the same namespace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -3,8 +3,6 @@
 Beside moves drawn one by one there are scenes (`scenes`): a few moves together, seldom drawn as such.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

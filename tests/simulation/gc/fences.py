@@ -13,8 +13,6 @@ mark        a sweep deletes nothing if its mark was too old when it began
 Requests on their way cannot be stopped, so each process has some seconds to notice, from its waking.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Focuses of the collector's world: see `Focus`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.simulation.focus import Focus

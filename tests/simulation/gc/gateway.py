@@ -3,8 +3,6 @@
 A move is one request or a few, in the process of some server. Requests refused by the gateway have no effect.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Mapping

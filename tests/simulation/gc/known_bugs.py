@@ -1,7 +1,5 @@
 """Bugs of the collector: real ones (A, B), or made possible by lakeFS (docs/lakefs-behaviour.md)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.mutations.breakages.breakage import Breakage

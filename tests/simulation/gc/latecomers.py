@@ -1,7 +1,5 @@
 """Objects appearing in their slice after its last listing by optimized runs: only a clean run finds them."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

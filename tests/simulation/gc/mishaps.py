@@ -1,7 +1,5 @@
 """Accidents of the store: tables and objects lost, damaged or locked, and other repositories in the namespace."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress

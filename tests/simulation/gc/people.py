@@ -1,7 +1,5 @@
 """People's actions on runs: approve or reject, resume, restore, purge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Objects put into the store by servers before their entries are staged: multipart uploads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """The setting of a history of the collector's world: servers and their defects, clocks, the store's habits, margins."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any

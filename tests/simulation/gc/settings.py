@@ -1,7 +1,5 @@
 """The parts of the setting available to a focus, and their values; one listed twice is drawn twice as often."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

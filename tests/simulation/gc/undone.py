@@ -7,8 +7,6 @@ purged      a purge deletes no current version, no young one, no restored one, n
             and no other process deletes a copy
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 

@@ -2,8 +2,6 @@
 the store, times right before and after a bound.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import DAY, HOUR

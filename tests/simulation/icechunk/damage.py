@@ -5,8 +5,6 @@ be replaced by one with other manifests; a head or a part of the index may be un
 unreferenced files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

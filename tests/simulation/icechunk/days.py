@@ -1,7 +1,5 @@
 """Scenes of days: restored old refs, and a writer of an old release after an upgrade."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import DAY, HOUR

@@ -3,8 +3,6 @@
 Many histories are calm: little more than a scene with its runs.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

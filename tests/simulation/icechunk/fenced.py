@@ -1,7 +1,5 @@
 """Scenes of late processes, continuing after another one has done the same, or after a restore."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import DAY, HOUR

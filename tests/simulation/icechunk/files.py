@@ -4,8 +4,6 @@ The library does its own I/O and cannot be stepped, and takes ids and times from
 here, in the layout described in `dredge.icechunk.format.flatbuffer`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Known bugs of Icechunk's collection and expiration."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.mutations.breakages.breakage import Breakage

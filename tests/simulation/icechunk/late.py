@@ -4,8 +4,6 @@ Sessions with a commit a day after their first chunk, a repo info with a much ol
 upgrade to spec 2, a snapshot's file restored to its state before an expiration.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Runs on an Icechunk repository: collections step by step like the DAG's, and expirations in place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta

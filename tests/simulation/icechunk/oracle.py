@@ -8,8 +8,6 @@ here. References are deleted before their targets. Restored objects stay for the
 "quarantine" the copy exists before the deletion.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager

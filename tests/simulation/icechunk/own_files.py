@@ -4,8 +4,6 @@ A plan never gets a lower lease. Of two reports the later one stays. A result is
 of the newest state, and of those of the last week, stay, and so do parts of the index, and copies.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

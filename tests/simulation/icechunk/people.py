@@ -1,7 +1,5 @@
 """People's actions on collections of Icechunk: restores and purges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

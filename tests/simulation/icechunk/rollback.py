@@ -2,8 +2,6 @@
 the store; or a writer of an old release continues with the refs of before an upgrade.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

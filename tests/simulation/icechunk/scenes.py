@@ -3,8 +3,6 @@
 All numbers are drawn, so moves come too early or too late as well.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The stage of scenes in Icechunk's world: runs, unreferenced objects, and moves at a call."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ of the branch's file (spec 1) or of the repo info, after a copy of the old one (
 again on the new head, or gives up, and leaves its files.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

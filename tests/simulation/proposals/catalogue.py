@@ -1,7 +1,5 @@
 """Every claim of the document, and further findings, each with its scene."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

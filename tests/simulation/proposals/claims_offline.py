@@ -1,7 +1,5 @@
 """The offline protocol beside all possible concurrent events, whole and with a rule left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 

@@ -3,8 +3,6 @@
 There are no staged entries: the listing below the token is the staging area.
 """
 
-from __future__ import annotations
-
 from tests.simulation.proposals import lake
 from tests.simulation.proposals.catalogue import LEAK, LOSS, Chapter, Claim
 from tests.simulation.proposals.explorer import Scene, Trouble

@@ -4,8 +4,6 @@ The flows are the same for every place; the difference is whether a write can be
 removed before the counter is decreased: the safer of the two orders.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from tests.simulation.proposals import lake

@@ -5,8 +5,6 @@
 A background job deletes an address when all its records are `deleted` and the oldest of them is old enough.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.simulation.proposals import lake

@@ -7,8 +7,6 @@ Tokens of resets and commits are recorded, and a background job removes their re
 deletes the object.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.simulation.proposals import lake

@@ -3,8 +3,6 @@
 Only a move gives an address another path. A lock is a mark in the entry, set under the condition of an unchanged entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A schedule as text: a line for each move, the actor's name where the turn changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.proposals.explorer import Event, Found

@@ -3,8 +3,6 @@
 Source: lakeFS design "lakeFS on KV" (flows of writer and committer), pkg/graveler/graveler.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

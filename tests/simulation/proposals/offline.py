@@ -5,8 +5,6 @@ lease before each deletion. Hours are scaled: an address may be linked for one, 
 the minimum age is two (24, 1 and 25 in truth).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

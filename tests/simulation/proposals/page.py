@@ -3,8 +3,6 @@
 python -m tests.simulation.proposals.page        writes the page again; a test fails while it differs
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """docs/why-offline.md equals the result of a run: every named blocker, and none for the offline protocol."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The explorer visits every order, returns the shortest failing one, and repeats it."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from math import comb
 

@@ -1,7 +1,5 @@
 """Runs of the cleaner: the DAG's two tasks with retries, people with the command, and lost processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Accidents of a key-value store outside its servers: restored records, and lost rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

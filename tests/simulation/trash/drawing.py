@@ -3,8 +3,6 @@
 Half of the histories are calm: little more than a scene or two around undisturbed runs.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Names are chosen to make staged changes of one branch look like those of another
 `lake-a` with branch `main`. A move's arguments have a meaning in any state; refused calls have no effect.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ and sealed. An instance without a record after normal use (removed by a stalled 
 belongs to the users: a restored record needs all of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime

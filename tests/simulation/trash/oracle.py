@@ -5,8 +5,6 @@ unchanged for the grace. Later: no removed row is reachable, unless an operation
 is restored. In the end: no trash except the reported one.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping

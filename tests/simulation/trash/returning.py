@@ -2,8 +2,6 @@
 queued changes with one more row.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Without snapshots it is like DynamoDB: the list of partitions comes in pages wit
 each page of a scan is of another moment, and a large deletion is several transactions, each with all guards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ All numbers are drawn, so moves come too early or too late as well. Runs of a st
 sees the rows, the second may remove them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 

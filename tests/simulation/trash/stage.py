@@ -1,7 +1,5 @@
 """The stage of scenes in the trash cleaner's world: runs a day or so apart, frozen operations, moves at a call."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

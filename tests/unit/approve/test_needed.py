@@ -1,7 +1,5 @@
 """Whether a person has to be asked follows from the plan and from what the guards found."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

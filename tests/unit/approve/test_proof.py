@@ -1,7 +1,5 @@
 """The sweep reads the answer for itself, and deletes nothing for one that is missing, foreign, changed or expired."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

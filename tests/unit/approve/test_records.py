@@ -1,7 +1,5 @@
 """What is asked and answered is written once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The settings of limits and approvals refuse what has no meaning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

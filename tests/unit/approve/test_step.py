@@ -1,7 +1,5 @@
 """A run asks a person where its settings and its limits want that, and takes the first answer; a no counts always."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

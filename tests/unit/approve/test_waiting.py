@@ -1,7 +1,5 @@
 """Several runs that wait, and several people who answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

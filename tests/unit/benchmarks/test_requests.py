@@ -1,7 +1,5 @@
 """Requests to emulators of clouds are counted from their logs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests are counted from the store's log, the lakeFS server's apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

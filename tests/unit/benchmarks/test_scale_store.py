@@ -1,7 +1,5 @@
 """The store without objects behaves as a store with them: benchmarks of growth rest on it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables go between their marks, and nowhere else."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

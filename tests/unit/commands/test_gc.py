@@ -1,7 +1,5 @@
 """`dredge gc`: the list of runs, and reports of good, failed and foreign ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`dredge gc why`, `cost` and `plan` over HTTP: text, JSON and exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

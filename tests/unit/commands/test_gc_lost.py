@@ -1,7 +1,5 @@
 """`dredge gc lost` and `dredge gc forget-lost` over HTTP, after the database of a server was restored."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

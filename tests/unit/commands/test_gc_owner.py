@@ -1,7 +1,5 @@
 """`dredge gc own` and `lift-block` over HTTP: output, exit codes, and what is kept with the state."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """`dredge gc restore`, `purge` and `pins` over HTTP: output and exit codes."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

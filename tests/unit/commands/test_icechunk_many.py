@@ -1,7 +1,5 @@
 """`dredge icechunk all`: each repository is expired and collected by a run of its own, and one page tells of all."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

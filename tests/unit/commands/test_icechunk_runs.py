@@ -1,7 +1,5 @@
 """`dredge icechunk approve`, `reject`, `resume`, `runs` and `report`: the same habits as `dredge gc`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A KV URL with a secret, whatever its form: the secret is on no terminal and in no file of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Options of a command are those of its settings, and its type alone says what fits."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A local run that a service has stopped says how it goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.commands.printing import print_resume

@@ -1,7 +1,5 @@
 """What `dredge spark-env` packs, and what it refuses; tests/system/test_spark_cluster.py uses such an archive."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`dredge gc approve`, `reject` and `resume`."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What several rooms' tests share."""
 
-from __future__ import annotations
-
 import pytest
 
 

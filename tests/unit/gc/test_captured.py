@@ -5,8 +5,6 @@ active commits, not the answers. Only what nobody captured (what a branch shows,
 the fixture's truth.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

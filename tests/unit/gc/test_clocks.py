@@ -1,7 +1,5 @@
 """Three clocks decide what is young: the store's, this machine's, and those of the lakeFS servers."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """What a user may ask for, checked once, with messages that say what to write instead."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of a run that are gone, edited or damaged: noticed before anything is deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError

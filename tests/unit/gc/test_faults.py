@@ -1,7 +1,5 @@
 """Faults: whatever breaks, nothing live goes, the message says what to do, and a retry finishes the work."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

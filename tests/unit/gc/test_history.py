@@ -1,7 +1,5 @@
 """Earlier runs of a repository are found wherever they lie."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What lies where in a namespace, and namespaces that overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace

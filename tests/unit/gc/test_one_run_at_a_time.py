@@ -1,7 +1,5 @@
 """Two runs of one repository: one of them works, and the other one is fenced off."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError

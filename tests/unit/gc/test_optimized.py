@@ -1,7 +1,5 @@
 """Optimized runs: what they read, what they leave out, and when a run is rather a clean one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import timedelta

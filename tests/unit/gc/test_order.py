@@ -1,7 +1,5 @@
 """Results belong together: one unbroken chain, in the order of the safety argument, by whatever clock."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Files of another format are refused: a plan stops the run, a state of an older one makes the next run a clean one."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

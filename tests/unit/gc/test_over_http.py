@@ -1,8 +1,6 @@
 """Whole clean runs against the embedded server over HTTP, on a local folder, with every defect it can
 show."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The preflight of a lakeFS repository: a good set-up, and each broken one with the line that says so."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

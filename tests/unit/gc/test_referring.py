@@ -1,7 +1,5 @@
 """What another repository names below this namespace is live here, where the settings say which repositories do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The requests of an optimized run to lakeFS: they do not grow with the branches where the key-value store is read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A local run that waits or failed goes on, unless another one came in between."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

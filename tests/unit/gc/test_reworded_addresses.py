@@ -1,7 +1,5 @@
 """A server words some keys decoded or without a query: what it shows is then not the key of the object."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.gc.check_limits import canaries

@@ -1,8 +1,6 @@
 """The holes in the text of the optimized run, on histories of a few steps: the literal algorithm deletes a live object,
 ours does not."""
 
-from __future__ import annotations
-
 from dredge.gc.slice_listing import slice_time
 from tests.support.gc import World, make_world
 from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run

@@ -1,7 +1,5 @@
 """The steps under one roof: each is there, and none is loaded before it is asked for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A worker was lost, its step was tried again, and the earlier try lives on: whatever it does late counts for
 nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """A run is opened for who wants to take deletions back only where it deleted, and in that very repository."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

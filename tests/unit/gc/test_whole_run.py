@@ -1,7 +1,5 @@
 """Whole clean runs in memory: every kind of garbage goes, every look-alike stays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Repositories at the root of a bucket, as releases before 2.1 made them."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import NotFoundError, RefusedError

@@ -1,7 +1,5 @@
 """Expiration of spec 2 through the library."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Expiration rules, plans and drawings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any

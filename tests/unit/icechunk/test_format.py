@@ -1,7 +1,5 @@
 """Decoded files, locations and ids equal those of the library."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

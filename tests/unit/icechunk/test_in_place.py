@@ -1,7 +1,5 @@
 """Expiration of spec 1 in place."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Iterator

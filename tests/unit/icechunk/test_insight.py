@@ -1,7 +1,5 @@
 """What a ref and a snapshot cost, and why an object is kept."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An expiration keeps refs by name and by age."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

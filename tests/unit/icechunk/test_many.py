@@ -1,7 +1,5 @@
 """Choice of many repositories."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

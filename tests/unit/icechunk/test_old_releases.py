@@ -1,7 +1,5 @@
 """Repositories of releases 0.2.9 and later: history, expiration, collection."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Missing or damaged refs, and a missing or old repo info, stop a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """History, known snapshots, and rollback of the repo info."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An expiration of spec 2 is undone byte for byte, or refused."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path

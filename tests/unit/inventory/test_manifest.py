@@ -1,7 +1,5 @@
 """Only an inventory that is whole, recent and of the right bucket is read."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a file of an inventory says of a namespace, whatever its format."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The DynamoDB driver beyond what every store promises: lakeFS's layout, throttling, lost answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

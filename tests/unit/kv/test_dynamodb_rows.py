@@ -1,7 +1,5 @@
 """Raw rows of DynamoDB: the rate limit holds, and a delete removes exactly the given rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

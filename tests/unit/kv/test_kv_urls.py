@@ -1,7 +1,5 @@
 """Text of a key-value store's URL is in no message, whatever its form and whatever goes wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

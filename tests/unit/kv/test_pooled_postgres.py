@@ -1,7 +1,5 @@
 """PostgreSQL behind a pooler that lakeFS shares: Dredge leaves nothing in the session it was lent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Raw rows of PostgreSQL: a view is a snapshot, and a delete removes exactly the given rows."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Raw rows of every store: a view is a snapshot, but of DynamoDB, and a delete removes exactly the given rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

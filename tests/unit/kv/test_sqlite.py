@@ -1,7 +1,5 @@
 """What the SQLite driver promises beyond the conformance suite."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

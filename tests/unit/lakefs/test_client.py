@@ -1,7 +1,5 @@
 """The lakeFS client: pages, unusual responses, and errors by what the caller should do."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from typing import Any

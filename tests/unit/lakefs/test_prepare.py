@@ -1,7 +1,5 @@
 """What active commits are prepared by: asynchronous tasks, old servers, and answers that are no result."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

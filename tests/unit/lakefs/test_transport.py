@@ -1,7 +1,5 @@
 """lakefs-sdk is loaded as far as it is needed, and is whole for everybody else in the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The words of `dredge serve`; the process itself is a system test."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The fixture for other people's tests, used as they would, with the clients that people have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import boto3

@@ -1,7 +1,5 @@
 """The application of a run, as its tasks see it: found, started, busy, lost, ended. Its steps need no Spark."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a task and the application of its run say to each other, where the application is a thread of the test."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """DAGs from the factory, schedules and data windows, and DAGs of a Variable."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

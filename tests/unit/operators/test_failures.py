@@ -1,7 +1,5 @@
 """Retries by error family, and the error message that later tasks of the run repeat."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

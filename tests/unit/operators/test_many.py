@@ -1,7 +1,5 @@
 """Tasks for many repositories: settings of each run, start, wait, summary."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

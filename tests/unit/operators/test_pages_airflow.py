@@ -1,7 +1,5 @@
 """What Dredge's pages make of Airflow's answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Params of settings, the forms of all DAGs, and the settings page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Metrics and OpenLineage events of tasks, read with the extractor of Airflow's provider."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Checks of a run before each of its tasks: conf, Params, policy, and the Variables behind it."""
 
-from __future__ import annotations
-
 import json
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """Restore and purge tasks of lakeFS: settings and lease."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

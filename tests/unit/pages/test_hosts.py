@@ -1,7 +1,5 @@
 """`dredge ui` answers to its own names: a page of another site cannot make its name lead here and read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of a repository says how its next run will work, and which slices it need not list."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pages of objects are what sorting and filtering all rows would give, in any order, one page after another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

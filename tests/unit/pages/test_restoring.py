@@ -1,7 +1,5 @@
 """A page says what of a run's deletions would come back, and starts nothing that its own user did not ask for."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs of the trash cleaner have pages of their own: by kind, by age, one by one."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pages show what runs left, change nothing, and do nothing that a name in a lake tells them to."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

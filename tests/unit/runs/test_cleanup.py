@@ -1,7 +1,5 @@
 """Which versions of a state still count, and how old files are."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

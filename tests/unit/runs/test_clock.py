@@ -1,7 +1,5 @@
 """Clocks that differ too much stop what hangs on ages, whichever of them is wrong."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 

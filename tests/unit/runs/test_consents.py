@@ -1,7 +1,5 @@
 """A Variable that bound earlier runs and is missing now stops the run until a person confirms that it was removed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """An error promises that nothing was touched only where nothing was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain, repeat
 

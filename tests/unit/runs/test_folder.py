@@ -1,7 +1,5 @@
 """Run folders: a part is what was written or an error, and a step is done when its summary says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """A worker's side of the gate: what closed it once, and whatever it cannot see, keeps it closed."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The lease: one holder, expiry by the store's clock, numbers that only grow."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

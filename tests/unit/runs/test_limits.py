@@ -1,7 +1,5 @@
 """A limit is the most that may go; the worst of all findings counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.runs.limits import Finding, Limits, Verdict, worst

@@ -1,7 +1,5 @@
 """What a process has read or written is not read again, and what another one changed is seen where it counts."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

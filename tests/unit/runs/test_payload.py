@@ -1,7 +1,5 @@
 """Files of payloads: nothing of them may be missing, changed, or of another format."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

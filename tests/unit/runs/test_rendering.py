@@ -1,7 +1,5 @@
 """Ledger, limits, progress and report: what people and later attempts read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A step of a run is done under its lease, made from what it reads, and spread with the try that it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A step builds on what it was given and on nothing else, and says what it ended at."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

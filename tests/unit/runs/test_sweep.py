@@ -1,7 +1,5 @@
 """What every sweep does around its deleting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

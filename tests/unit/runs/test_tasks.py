@@ -1,7 +1,5 @@
 """Task runners: results in order, errors raised after all have stopped, work dealt fairly."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

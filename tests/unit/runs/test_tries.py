@@ -1,7 +1,5 @@
 """Numbers of tries: one each, growing, and the last one alone counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A state is what was written or none, and moves on from where a run found it or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Sets of hashes as sorted arrays."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

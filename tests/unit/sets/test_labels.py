@@ -1,7 +1,5 @@
 """Labels of hashes: the same as a plain dictionary gives, in memory and by shards in a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import gettempdir
 

@@ -1,7 +1,5 @@
 """Reference counts: added, subtracted, written and read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

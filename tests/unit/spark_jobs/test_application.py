@@ -1,7 +1,5 @@
 """The application lets go of its session: for good when its run is over, else for the step that comes back for it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A daemon without workers ends by itself, and never one that has any."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

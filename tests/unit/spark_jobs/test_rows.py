@@ -1,7 +1,5 @@
 """What the driver and Spark's workers say to each other, without Spark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

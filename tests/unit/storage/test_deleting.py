@@ -1,7 +1,5 @@
 """The loop around all deletions: permission before each attempt, and what lost answers leave open."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest

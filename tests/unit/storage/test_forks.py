@@ -1,7 +1,5 @@
 """Clients do not survive a fork (P15): nothing is built early, and a child builds its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

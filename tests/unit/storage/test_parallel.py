@@ -1,7 +1,5 @@
 """Reading ahead is fast for small objects, and bounded where large ones follow them."""
 
-from __future__ import annotations
-
 import time
 
 from dredge.storage.parallel import get_ahead

@@ -1,7 +1,5 @@
 """Lines of a preflight about a bucket: its Object Lock, bulk deletes, and what a listing takes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Lifecycle rules of a bucket that remove old versions."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.storage import open_versions

@@ -1,7 +1,5 @@
 """URIs, options, keys and messages."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

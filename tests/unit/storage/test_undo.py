@@ -1,7 +1,5 @@
 """Who may delete a version: each of the wrappers refuses what could take something living."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Something that was removed is named again: an alarm, and nothing is removed until a person acknowledges it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import timedelta

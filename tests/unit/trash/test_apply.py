@@ -1,8 +1,6 @@
 """What must not go, whatever happens between the looks and the deletion; breaking a step makes its test
 fail."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

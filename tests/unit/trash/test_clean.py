@@ -1,7 +1,5 @@
 """Cleaning real dumps on every kind of store: exactly the trash goes, and all of it can be put back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dredge trash` at a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

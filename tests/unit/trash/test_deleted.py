@@ -1,7 +1,5 @@
 """Repositories handed over in `graveler_deleted` (step 2 of the design): their partition goes, then the entry."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import UnavailableError

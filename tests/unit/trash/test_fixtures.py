@@ -1,7 +1,5 @@
 """Every dump of a real server gives exactly its truth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache

@@ -1,7 +1,5 @@
 """Which rows must stay as they are while something is deleted, and what a record names by now."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """What one look at a store keeps, and what it leaves unread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest

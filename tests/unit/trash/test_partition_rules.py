@@ -1,7 +1,5 @@
 """What partitions must not be called trash, rule by rule; breaking the rule makes its test fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What a restore puts back, what it leaves, and what it refuses before anything is written."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What must not be called trash, rule by rule; breaking the rule makes its test fail."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The folder of the cleaner: what tries share is replaced only by who read it, and only as it was read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

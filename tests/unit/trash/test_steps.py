@@ -1,7 +1,5 @@
 """Whose time counts, what a dry run leaves alone, what bounds a run, and what it refuses as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """One try at a time: a try that was overtaken removes nothing more, and takes nothing back that a later one
 wrote."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

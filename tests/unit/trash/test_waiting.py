@@ -1,7 +1,5 @@
 """The pending list of the cleaner: what waits, what waits anew, and which list is believed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Others move between two looks of a sweep, a restore or a purge: nothing that is there is lost by it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

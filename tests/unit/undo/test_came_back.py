@@ -1,7 +1,5 @@
 """What came back into a slice that runs are done with is found again: its slice is listed until a run has seen it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.gc.run import Run

@@ -1,7 +1,5 @@
 """What a run deleted, as its candidates and its raw ledger tell, word for word."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Of what was looked at only that goes which may, versions before the markers above them, and each is told of."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

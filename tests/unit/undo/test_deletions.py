@@ -1,7 +1,5 @@
 """Records of deletions: one of a run covers every sweep of it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime

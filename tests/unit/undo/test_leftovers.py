@@ -1,7 +1,5 @@
 """What a purge takes where the ledger knows no version id: the one version that is what the run listed, or nothing."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass

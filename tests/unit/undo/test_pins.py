@@ -1,7 +1,5 @@
 """Pins are told of wherever somebody asks why an object stays, and end when somebody says so."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which of a run's deletions are asked for, and what it would be that comes back."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime

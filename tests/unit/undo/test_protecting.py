@@ -1,7 +1,5 @@
 """Nothing is deleted before it can be brought back, where the run says that it can."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """What each object's copy tells about whether the object may go."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any

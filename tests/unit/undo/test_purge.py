@@ -1,7 +1,5 @@
 """A purge looks only into runs that began before its cutoff, and there only at what their ledgers call gone."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

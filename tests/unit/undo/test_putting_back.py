@@ -1,7 +1,5 @@
 """One object comes back where its key is free, as the run deleted it, or it is said why not."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace

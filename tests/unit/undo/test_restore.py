@@ -1,7 +1,5 @@
 """A restore pins what it chose before the first byte, puts that back and nothing else, and tells of each object."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run beside collections holds the lease from before its plan to its end, whatever happens."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run takes a way back only where the store has it, and nothing is said to come back that is not there."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -18,8 +18,6 @@ cutoff is not after the inventory's start, so younger objects wait for the next 
 manifests are listed: a thousand of them take one request.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -375,20 +373,15 @@ class InventoryConfig:
     bits: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryTask:
-    """Files of the inventory; `name` is the prefix of the task's files."""
-
-    name: str
-    files: list[InventoryFile]
-
-
 @partition_function
-def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> NameResult:
-    """Write the chunks in some files of an inventory, each once."""
+def name_inventory(
+    run: WorkerRun, config: InventoryConfig, task: tuple[str, list[InventoryFile]]
+) -> NameResult:
+    """Write the chunks in some files of an inventory, each once, into files with a given prefix."""
+    name, files = task
     counts: Counter[str] = Counter()
     waiting: list[pa.Table] = []
-    for file in task.files:
+    for file in files:
         with downloaded(file) as path:
             for batch in read_rows(path, file.uri, config.layout, counts):
                 rows = pa.Table.from_batches([batch])
@@ -396,7 +389,7 @@ def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask)
                 run.progress.add(batch.num_rows)
                 if sum(table.num_rows for table in waiting) > GATHERED_MAX:
                     waiting = [once(waiting)]
-    shards = write_by_shard(run.folder, config.bits, task.name, once(waiting))
+    shards = write_by_shard(run.folder, config.bits, name, once(waiting))
     return NameResult(shards=shards, counts=dict(counts))
 
 
@@ -419,9 +412,7 @@ def find_in_inventory(
     although some are live; FormatError: a file of it, or a live manifest, is missing or damaged."""
     mark, contents = record.input(MarkOutput), _same_inventory(run)
     shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
-    tasks = [
-        InventoryTask(name=f"inventory-{number:05d}", files=share) for number, share in enumerate(shares)
-    ]
+    tasks = [(f"inventory-{number:05d}", share) for number, share in enumerate(shares)]
     config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
     read = run.spread(runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects")
     counts = sum((Counter(result.counts) for result in read), Counter[str]())

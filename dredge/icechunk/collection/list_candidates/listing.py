@@ -13,8 +13,6 @@ A live id without a listed object is absent. Ranges of names tile a folder exact
     bounds   one or two characters, low inclusive, high exclusive; "" is open
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -11,8 +11,6 @@ entries of the operations log: after later changes the log ends after the newest
 and no data depends on these files.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -23,22 +21,7 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.absent import ABSENT_MAX
 from dredge.icechunk.collection.check_again import seeking_deleted
-from dredge.icechunk.collection.list_candidates import listing
-from dredge.icechunk.collection.list_candidates.chunks import (
-    bytes_of,
-    find_chunks,
-    find_drift,
-    find_in_inventory,
-    of_dead,
-)
-from dredge.icechunk.collection.list_candidates.listing import (
-    ListConfig,
-    ListResult,
-    ListTask,
-    bounds_for,
-    without_pinned,
-    write_candidates,
-)
+from dredge.icechunk.collection.list_candidates import chunks, listing
 from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
 from dredge.icechunk.collection.outputs import OUTSIDE, ListCandidatesOutput, MarkOutput
 from dredge.icechunk.collection.pinned import Kept, pinned_with_needs, read_kept
@@ -84,10 +67,12 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord, kept: Kep
     before = read.result()
     _record(record, tasks, results)
     if run.base is not None:
-        find_chunks(run, runner, record, results, before, config.pinned)
+        chunks.find_chunks(run, runner, record, results, before, config.pinned)
     elif run.plan.inventory is not None:
-        find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits), config.pinned)
-    if run.base is None and (drift := find_drift(run, runner, record)) is not None:
+        chunks.find_in_inventory(
+            run, runner, record, chunks.of_dead(run, runner, record, mark.chunk_bits), config.pinned
+        )
+    if run.base is None and (drift := chunks.find_drift(run, runner, record)) is not None:
         record.details["drift"] = drift
     _refuse_absent(run, record)
     _warn_of_foreign(record, tasks, results)
@@ -95,8 +80,8 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord, kept: Kep
     find_waited(run, runner, record, before)
 
 
-def _config(run: Run, mark: MarkOutput, pinned: tuple[LocatedSet, ...]) -> ListConfig:
-    return ListConfig(
+def _config(run: Run, mark: MarkOutput, pinned: tuple[LocatedSet, ...]) -> listing.ListConfig:
+    return listing.ListConfig(
         cutoff=run.plan.cutoff,
         candidate_rows=run.plan.config.tuning.candidate_rows,
         live={kind: mark.live(kind) for kind in OBJECT_FOLDERS if kind != "chunks"},
@@ -109,7 +94,7 @@ def _config(run: Run, mark: MarkOutput, pinned: tuple[LocatedSet, ...]) -> ListC
     )
 
 
-def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
+def _tasks(run: Run, mark: MarkOutput) -> Iterator[listing.ListTask]:
     expected = {
         "snapshots": mark.counts["live_snapshots"],
         "transactions": mark.counts["live_snapshots"],
@@ -120,12 +105,14 @@ def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
     for kind in OBJECT_FOLDERS:
         if kind == "chunks" and (run.base is not None or run.plan.inventory is not None):
             continue  # the run reads manifests or an inventory instead
-        bounds = bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
+        bounds = listing.bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
         for number, (low, high) in enumerate(pairwise(bounds)):
-            yield ListTask(kind=kind, number=number, low=low, high=high)
+            yield listing.ListTask(kind=kind, number=number, low=low, high=high)
 
 
-def _record(record: StepRecord, tasks: Sequence[ListTask], results: Sequence[ListResult]) -> None:
+def _record(
+    record: StepRecord, tasks: Sequence[listing.ListTask], results: Sequence[listing.ListResult]
+) -> None:
     totals: Counter[str] = Counter()
     absent: dict[str, list[str]] = {}
     for task, result in zip(tasks, results, strict=True):
@@ -146,7 +133,9 @@ def _refuse_absent(run: Run, record: StepRecord) -> None:
             )
 
 
-def _warn_of_foreign(record: StepRecord, tasks: Sequence[ListTask], results: Sequence[ListResult]) -> None:
+def _warn_of_foreign(
+    record: StepRecord, tasks: Sequence[listing.ListTask], results: Sequence[listing.ListResult]
+) -> None:
     for kind in OBJECT_FOLDERS:
         names = [
             name
@@ -171,16 +160,16 @@ def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) 
         times = batch["last_modified"].to_pylist()
         mask = [_may_go(name, time, cutoff, needed) for name, time in zip(names, times, strict=True)]
         table = pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_()))
-        going.append(without_pinned(table, pinned)[0].select(LISTING_SCHEMA.names))
+        going.append(listing.without_pinned(table, pinned)[0].select(LISTING_SCHEMA.names))
         listed += batch.num_rows
     table = pa.concat_tables(going)
-    record.parts += write_candidates(
+    record.parts += listing.write_candidates(
         run.folder, OVERWRITTEN, 0, [table], run.plan.config.tuning.candidate_rows
     )
     record.counts.update(
         overwritten_listed_objects=listed,
         overwritten_candidates_objects=table.num_rows,
-        overwritten_candidates_bytes=bytes_of(table),
+        overwritten_candidates_bytes=chunks.bytes_of(table),
     )
 
 

@@ -10,8 +10,6 @@ manifests were deleted before it) is a candidate as it is in the list. Objects t
 the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta

@@ -10,8 +10,6 @@ Counts come from the index alone, for new and for dropped manifests, and each ma
 optimized run subtracts exactly the counts that an earlier run added, even if the manifest's file has changed since.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Collection, Mapping
@@ -40,32 +38,19 @@ _REFS_PER_FILE = 1000
 """Reading a file costs as much as decoding so many references."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestsTask:
-    """Name of the task's part of the index, and the number of references in each of its manifests."""
-
-    index_part: str
-    refs: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestsResult:
-    """The part of the index, and the MD5 of each manifest's bytes."""
-
-    part: PartInfo
-    digests: dict[str, str]
-
-
 @partition_function
-def read_manifests(run: WorkerRun, _: None, task: ManifestsTask) -> ManifestsResult:
-    """Read manifests, and write their chunks as a part of the index."""
+def read_manifests(
+    run: WorkerRun, _: None, task: tuple[str, dict[str, int]]
+) -> tuple[PartInfo, dict[str, str]]:
+    """Read manifests, given with their numbers of references, and write their chunks as a part of the index of a given
+    name; returns it with the MD5 of each manifest's bytes."""
+    name, refs = task
     rows = []
     digests: dict[str, str] = {}
-    for manifest, chunks in manifest_rows(run.open_store(), task.refs, digests):
+    for manifest, chunks in manifest_rows(run.open_store(), refs, digests):
         rows.append((manifest, chunks))
         run.progress.add(len(chunks.native))
-    part = write_manifest_rows(run.open_state(), task.index_part, rows)
-    return ManifestsResult(part=part, digests=digests)
+    return write_manifest_rows(run.open_state(), name, rows), digests
 
 
 def index_manifests(
@@ -75,14 +60,11 @@ def index_manifests(
     indexed = {manifest for ids in index.manifests_of.values() for manifest in ids}
     lacking = {manifest: count for manifest, count in refs.items() if manifest not in indexed}
     shares = equal_shares(lacking, run.plan.config.tuning.refs_per_task, runner.default_parallelism)
-    tasks = [
-        ManifestsTask(index_part=f"{label}-manifests-{number:05d}", refs=share)
-        for number, share in enumerate(shares)
-    ]
+    tasks = [(f"{label}-manifests-{number:05d}", share) for number, share in enumerate(shares)]
     written = run.spread(runner, MarkOutput.STEP, read_manifests, None, tasks, "references")
-    parts = [(result.part, list(task.refs)) for result, task in zip(written, tasks, strict=True)]
+    parts = [(part, list(share)) for (part, _), share in zip(written, shares, strict=True)]
     index.add(run.state, label, [], parts)
-    return {manifest: digest for result in written for manifest, digest in result.digests.items()}
+    return {manifest: digest for _, digests in written for manifest, digest in digests.items()}
 
 
 def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) -> list[dict[str, int]]:

@@ -39,10 +39,7 @@ from dredge.icechunk.collection.index import (
     write_snapshot_rows,
 )
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
-from dredge.icechunk.collection.outputs import (
-    MarkOutput,
-    is_virtual,
-)
+from dredge.icechunk.collection.outputs import MarkOutput, is_virtual
 from dredge.icechunk.collection.run import Run, snapshots_table
 from dredge.icechunk.collection.witness.judging import Judgement, judge
 from dredge.icechunk.collection.witness.record import FORGET_LOST, KNOWN, Known, read_known
@@ -90,20 +87,13 @@ def ancestors_seen(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsTask:
-    """Snapshots of a task, and the name of its part of the index."""
-
-    index_part: str
-    snapshots: list[str]
-
-
 @partition_function
-def read_snapshots(run: WorkerRun, _: None, task: SnapshotsTask) -> PartInfo:
-    """Read snapshot files, and write their manifests as a part of the index."""
-    rows = list(snapshot_rows(run.open_store(), task.snapshots, repository.READS_AT_ONCE))
+def read_snapshots(run: WorkerRun, _: None, task: tuple[str, list[str]]) -> PartInfo:
+    """Read snapshot files, and write their manifests as a part of the index of a given name."""
+    name, snapshots = task
+    rows = list(snapshot_rows(run.open_store(), snapshots, repository.READS_AT_ONCE))
     run.progress.add(len(rows))
-    return write_snapshot_rows(run.open_state(), task.index_part, rows)
+    return write_snapshot_rows(run.open_state(), name, rows)
 
 
 def index_snapshots(
@@ -115,10 +105,7 @@ def index_snapshots(
     lacking = sorted(live - rows.keys())
     label = run.folder.label
     chunks = in_chunks(lacking, -(-len(lacking) // run.plan.config.tuning.snapshots_per_task))
-    tasks = [
-        SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=ids)
-        for number, ids in enumerate(chunks)
-    ]
+    tasks = [(f"{label}-snapshots-{number:05d}", ids) for number, ids in enumerate(chunks)]
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, None, tasks, "snapshots", len(lacking))
     for found in ordered_map(partial(read_snapshot_rows, run.state), written, repository.AT_ONCE):
         rows |= {row.snapshot: row for row in found}

@@ -13,20 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError, WitnessError
-from dredge.icechunk.collection.witness.record import (
-    FORGET_LOST,
-    KNOWN,
-    Known,
-    LostTip,
-    OldRef,
-    OperationsLog,
-    Parents,
-    Since,
-    later_than,
-    next_parents,
-    read_known,
-    read_old_refs,
-)
+from dredge.icechunk.collection.witness import record
 from dredge.icechunk.format.envelope import FileType, open_file
 from dredge.icechunk.format.flatbuffer import Buffer
 from dredge.icechunk.format.metadata import REPO_KEY, instant, parse_snapshot
@@ -56,11 +43,11 @@ class Judgement:
     """The witnesses' result: the record for the next mark, kept lost tips, kept unreferenced snapshot files, released
     unreachable snapshots, refs of spec 1 in a repository of spec 2, and questions for a person."""
 
-    known: Known
-    lost: Mapping[str, LostTip]
+    known: record.Known
+    lost: Mapping[str, record.LostTip]
     unnamed: frozenset[str]
     released: frozenset[str]
-    old_refs: Sequence[OldRef] = ()
+    old_refs: Sequence[record.OldRef] = ()
     refusals: Sequence[Refusal] = field(default_factory=list)
 
     def refuse(self, uri: str) -> None:
@@ -77,7 +64,7 @@ def judge(
     reader: ObjectReader,
     history: History,
     files: Mapping[str, datetime],
-    known: Known,
+    known: record.Known,
     consents: Sequence[Consent],
     *,
     run_id: str,
@@ -87,7 +74,7 @@ def judge(
     """Ask the witnesses. Read-only."""
     said = _Said.of(consents, known.at)
     named = history.live()
-    log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
+    log = record.OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
     since = None if log is None or known.operation is None else log.since(known.operation)
     tip, released = _released(history, known, named, {})
     lost = find_lost(known, named, released, now)
@@ -96,7 +83,7 @@ def judge(
         lost = find_lost(known, named, released, now)
     refusals = []
     if known.copied_back_at is not None:
-        lost = {node: LostTip(_ANY_REF, now) for node in {*files}.difference(named)}
+        lost = {node: record.LostTip(_ANY_REF, now) for node in {*files}.difference(named)}
         if known.copied_back_at.isoformat() not in said.records:
             refusals.append(_record_copied_back(known))
     if since is not None and since.is_there is False and known.operation not in said.operations:
@@ -107,26 +94,26 @@ def judge(
         and _is_unexplained(reader, history, files, known, since, tip)
     ):
         refusals.append(_main_lost(known, tip, history.branches[MAIN]))
-    old_refs = read_old_refs(reader) if log is not None else []
+    old_refs = record.read_old_refs(reader) if log is not None else []
     migrated_at = known.migrated_at
     if old_refs and log is not None:
         migrated_at = log.migrated_at() if migrated_at is None else migrated_at
         later = [
             ref
             for ref in old_refs
-            if (ref.label, ref.tip) not in said.old_refs and later_than(reader, ref, migrated_at)
+            if (ref.label, ref.tip) not in said.old_refs and record.later_than(reader, ref, migrated_at)
         ]
         refusals += [_old_writer(later, migrated_at)] if later else []
     unnamed = find_unnamed(known, files, named, released, now, keep)
     return Judgement(
-        known=Known(
+        known=record.Known(
             run_id=run_id,
             at=now,
             tips={ref.label: ref.tip for ref in history.refs},
             # Recorded while their files exist: another run may keep them longer than this one.
             lost={node: tip for node, tip in lost.items() if node in files or now - tip.since < keep},
             unnamed=unnamed,
-            parents=next_parents(known.parents, history, files),
+            parents=record.next_parents(known.parents, history, files),
             released=frozenset(known.released & {*files}) - frozenset(named),
             operation=None if log is None else log.newest,
             migrated_at=migrated_at,
@@ -141,7 +128,7 @@ def judge(
 
 
 def _released(
-    history: History, known: Known, named: Collection[str], more: Parents
+    history: History, known: record.Known, named: Collection[str], more: record.Parents
 ) -> tuple[str | None, frozenset[str]]:
     # The tip is that of main at the last mark, if it is lost. An expiration keeps main's tip: it was released only if
     # main itself continued from it, even if another ref had it as an ancestor. A lost tip stays lost, unless an
@@ -165,7 +152,7 @@ class _Said:
 
     @classmethod
     def of(cls, consents: Sequence[Consent], marked_at: datetime | None) -> _Said:
-        named = [consent.what for consent in consents if consent.kind == FORGET_LOST]
+        named = [consent.what for consent in consents if consent.kind == record.FORGET_LOST]
         lately = [consent.what for consent in consents if marked_at is None or consent.at > marked_at]
         return cls(
             frozenset(what["tip"] for what in lately if "tip" in what),
@@ -179,8 +166,8 @@ def _is_unexplained(
     reader: ObjectReader,
     history: History,
     files: Collection[str],
-    known: Known,
-    since: Since | None,
+    known: record.Known,
+    since: record.Since | None,
     tip: str,
 ) -> bool:
     if tip not in files and known.root != first_of_main(history):
@@ -190,19 +177,19 @@ def _is_unexplained(
     return history.spec_version == 2 or not cut_after(reader, history, tip)
 
 
-def _record_copied_back(known: Known) -> Refusal:
+def _record_copied_back(known: record.Known) -> Refusal:
     assert known.written_at is not None
     assert known.copied_back_at is not None
     left_by = f"run {known.run_id}" if known.run_id else "an expiration"
     return Refusal(
-        f"the record of {left_by} (_dredge/{KNOWN}) was written at {known.written_at:%Y-%m-%d %H:%M} UTC and copied"
-        f" back at {known.copied_back_at:%Y-%m-%d %H:%M} UTC, so later commits are unknown. If refs/ or repo was"
+        f"the record of {left_by} (_dredge/{record.KNOWN}) was written at {known.written_at:%Y-%m-%d %H:%M} UTC and"
+        f" copied back at {known.copied_back_at:%Y-%m-%d %H:%M} UTC, so later commits are unknown. If refs/ or repo was"
         " restored with it, restore the newest state. Or the whole repository was copied.",
         {"record": known.copied_back_at.isoformat()},
     )
 
 
-def _main_lost(known: Known, tip: str, now: str) -> Refusal:
+def _main_lost(known: record.Known, tip: str, now: str) -> Refusal:
     return Refusal(
         f"in run {known.run_id} {tip} was the tip of main; it is unreachable now (main is at {now}), and no expiration"
         " released it. Either refs were restored from a backup (then restore the newest state), or main was reset.",
@@ -210,7 +197,7 @@ def _main_lost(known: Known, tip: str, now: str) -> Refusal:
     )
 
 
-def _operation_gone(known: Known) -> Refusal:
+def _operation_gone(known: record.Known) -> Refusal:
     assert known.operation is not None
     kind, at = known.operation
     return Refusal(
@@ -221,7 +208,7 @@ def _operation_gone(known: Known) -> Refusal:
     )
 
 
-def _old_writer(refs: Sequence[OldRef], migrated_at: int | None) -> Refusal:
+def _old_writer(refs: Sequence[record.OldRef], migrated_at: int | None) -> Refusal:
     shown = ", ".join(f"{ref.label} at {ref.tip} ({ref.written_at.isoformat()})" for ref in refs[:5])
     when = "at an unknown time" if migrated_at is None else instant(migrated_at).isoformat()
     return Refusal(
@@ -236,7 +223,7 @@ _NEW, _DELETED = (1, 2), (3, 4)
 """Slots of a transaction log: groups and arrays."""
 
 
-def find_released(known: Known, named: Collection[str], more: Parents) -> frozenset[str]:
+def find_released(known: record.Known, named: Collection[str], more: record.Parents) -> frozenset[str]:
     """The released, unreachable snapshots."""
     found: set[str] = set()
     waiting = list(named)
@@ -250,15 +237,15 @@ def find_released(known: Known, named: Collection[str], more: Parents) -> frozen
 
 
 def find_lost(
-    known: Known, named: Collection[str], released: Collection[str], now: datetime
-) -> dict[str, LostTip]:
+    known: record.Known, named: Collection[str], released: Collection[str], now: datetime
+) -> dict[str, record.LostTip]:
     """The lost tips, each with the time of the first mark without it."""
-    found = {tip: LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
+    found = {tip: record.LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
     return {node: tip for node, tip in found.items() if node not in named and node not in released}
 
 
 def find_unnamed(
-    known: Known,
+    known: record.Known,
     files: Mapping[str, datetime],
     named: Collection[str],
     released: Collection[str],
@@ -317,8 +304,8 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
         reader,
         history,
         {node: info.last_modified for node, info in list_snapshots(reader).items()},
-        read_known(state)[0],
-        read_consents(state, FORGET_LOST),
+        record.read_known(state)[0],
+        read_consents(state, record.FORGET_LOST),
         run_id="",
         now=store_clock(state, ""),
         keep=timedelta.max,
@@ -333,5 +320,5 @@ def forget_lost(
     reason = check_reason(why)
     found, state = ask_witnesses(uri, options), open_state(uri, options)
     for refusal in found.refusals:
-        record_consent(state, FORGET_LOST, uri, reason, refusal.what, who)
+        record_consent(state, record.FORGET_LOST, uri, reason, refusal.what, who)
     return [refusal.message for refusal in found.refusals]

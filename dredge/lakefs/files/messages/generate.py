@@ -8,8 +8,6 @@ ones of this major version and the next. The generated files are committed, so t
 test generates them again with the compiler of the development environment, and compares all but the version.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

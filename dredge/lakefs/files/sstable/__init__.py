@@ -1,7 +1,5 @@
 """Table files of lakeFS: the strict reader, and ids. Columns for collectors are in `columns`."""
 
-from __future__ import annotations
-
 from dredge.lakefs.files.ident import table_id
 from dredge.lakefs.files.sstable.layout import METARANGES, RANGES
 from dredge.lakefs.files.sstable.reader import Record, SeekableTable, Table, read_table

@@ -11,8 +11,6 @@ Ranges of successive commits share most of their blocks. `decode_ranges` copies 
 of the range before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 The strict reader decodes the file. One that it refuses is left to the kernels, whose decision and error count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

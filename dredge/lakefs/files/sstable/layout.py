@@ -27,8 +27,6 @@ Source: lakeFS pkg/graveler/sstable; the format as RocksDB and pebble document i
 Both readers, the strict one of whole records and the fast one of columns, start here.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ keys ascend, that index keys lie between the blocks they separate, and that the 
 bytes are those in the properties. `columns` reads the same files faster, but only what a collector needs.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every number in a scene is drawn, so the moves also come too early, too late, or in another order.
 """
 
-from __future__ import annotations
-
 from tests.simulation.gc.scenes import (
     asking,
     commits,

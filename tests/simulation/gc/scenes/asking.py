@@ -1,7 +1,5 @@
 """The subject of an answer: candidates made again, expired times, and other answers meanwhile."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

@@ -2,8 +2,6 @@
 one line or of two merged ones.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

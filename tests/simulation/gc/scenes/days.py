@@ -2,8 +2,6 @@
 after a run, and a purge after a wrong deletion.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

@@ -1,7 +1,5 @@
 """Results of earlier runs used by an optimized run: young, released, kept, or newly referenced objects."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -2,8 +2,6 @@
 sleep, a lease handed over by two tries of one task, reports of two tries.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

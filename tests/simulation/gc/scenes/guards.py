@@ -1,7 +1,5 @@
 """Scenes for the guards: each is to be noticed by one or a few of them."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

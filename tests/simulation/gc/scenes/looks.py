@@ -2,8 +2,6 @@
 questions.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.gc.scenes.stage import Moves, Stage, branches, expired, garbage

@@ -1,7 +1,5 @@
 """Real or possible losses around one run, mostly during it."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Moves of entries around a scan of staging during its reading: a scan has no single moment."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.gc.scenes.stage import Moves, Stage, branches, garbage

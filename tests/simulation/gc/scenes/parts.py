@@ -2,8 +2,6 @@
 it a while later.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

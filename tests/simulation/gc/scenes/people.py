@@ -1,7 +1,5 @@
 """People: approvals, answers, restores, purges."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tries taken for lost but still running, beside their replacements."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

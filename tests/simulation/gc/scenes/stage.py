@@ -1,7 +1,5 @@
 """Parts of scenes: a stage, moments of a run, and a few draws."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

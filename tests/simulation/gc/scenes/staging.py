@@ -1,7 +1,5 @@
 """Staged entries: long commits, scans with lost rows, copies invisible in answers."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import DAY, HOUR

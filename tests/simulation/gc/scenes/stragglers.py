@@ -1,7 +1,5 @@
 """Requests of people's runs executed long after the end of these runs."""
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import HOUR

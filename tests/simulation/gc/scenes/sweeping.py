@@ -1,7 +1,5 @@
 """During the deletion: the driver's looks, the workers' reasons to stop, concurrent actors."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -2,8 +2,6 @@
 pin of weeks, or a late deletion.
 """
 
-from __future__ import annotations
-
 import random
 
 from tests.simulation.clock import DAY, HOUR

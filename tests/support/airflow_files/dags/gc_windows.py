@@ -4,8 +4,6 @@ Spark steps run the same step in the task's process. DREDGE_TEST_FAIL is a file 
 id is stopped in its subtract step.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from datetime import timedelta

@@ -2,8 +2,6 @@
 `stacks.log` at a signal, for a test that waits in vain.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import os

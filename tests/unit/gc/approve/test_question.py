@@ -1,7 +1,5 @@
 """What a person is shown: all that is needed to decide, and nothing that a name from the lake could forge."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Refs and rules are looked at while workers delete: what only a re-check can judge stops them, and so does a look that
 fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import UnavailableError

@@ -1,7 +1,5 @@
 """A sweep goes on while branches get commits, and loses nothing that a commit brings back."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The mark is over when the branch is made here, so no earlier step can have seen it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Each round of deleting begins with a look at everything that it stands on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

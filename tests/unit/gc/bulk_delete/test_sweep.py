@@ -1,7 +1,5 @@
 """The sweep believes nothing but what it reads itself: places, verdicts, heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

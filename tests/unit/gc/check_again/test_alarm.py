@@ -1,7 +1,5 @@
 """A run took live objects for garbage: the next complete mark finds out, brings them back, and stops everything."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import AlarmError, UnavailableError

@@ -1,7 +1,5 @@
 """A check that is killed, and records that are damaged: nothing that lives is forgotten, and nothing is passed over."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Branches are asked at every path that could serve a copy; only lakeFS's own words are an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Canaries come from all over what branches show, and stop a run that would delete one."""
 
-from __future__ import annotations
-
 import random
 import re
 import string

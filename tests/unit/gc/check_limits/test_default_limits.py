@@ -1,7 +1,5 @@
 """Limits that no user set: a fifth of what is listed, and 1,000 objects in the first run that deletes without undo."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Guards are functions in one list; one that says no stops the run, and the report has all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What is held is told in one place, and nothing but a proof about the object itself lifts a hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A hold for an equal size is lifted only by proof: a differing ETag proves nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import replace

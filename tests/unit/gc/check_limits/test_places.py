@@ -1,7 +1,5 @@
 """Entries of branch heads are searched in bounded memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The limits count what may go, against everything that was listed; what is held counts for neither."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

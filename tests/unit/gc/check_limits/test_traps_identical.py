@@ -1,7 +1,5 @@
 """Traps about identical content: live on its branch, and in no answer about uncommitted objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """An index without a lake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A file that is named by its content is read once by a process that does several steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the entries of a range mean as keys of the namespace."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

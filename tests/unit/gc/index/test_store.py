@@ -1,7 +1,5 @@
 """The committed index: what cannot be trusted is decoded again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The run that an analysis is about is the newest that knows what is live, and its history is as it found it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import ConfigError

@@ -1,7 +1,5 @@
 """What objects cost: each object is counted once, by the strongest thing that keeps it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.gc.insight.base_run import BaseRun, open_base

@@ -1,7 +1,5 @@
 """What ranges name is the same from the index and from the ranges themselves; nothing is left out."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError

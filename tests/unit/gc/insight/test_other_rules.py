@@ -1,8 +1,6 @@
 """What other rules would free: figures, doubts, and that asking changes nothing. `tests/properties/test_gc_foresee.py`
 compares with clean dry runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import ConfigError

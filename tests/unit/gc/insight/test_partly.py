@@ -1,7 +1,5 @@
 """What cannot be looked at is said, and then nothing is called garbage or absent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`dredge gc why`: everything that keeps an object is named, with the day it ends; a deletion is told by its run."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Which commits are active: each of these loses data with a collector that trusts one answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever comes from the index, from range files or from both, every address that a range names is counted once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The history of refs, and the server's list of active commits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Range files that no active commit names: without rules all of them count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime

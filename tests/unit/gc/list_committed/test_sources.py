@@ -1,7 +1,5 @@
 """Refs, history and active commits from the key-value store: the server's answer, and what its walk loses."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What active commits name is live: damaged, moved and odd files and heads."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError

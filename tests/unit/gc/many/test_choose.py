@@ -1,7 +1,5 @@
 """Which repositories are collected, and why the others are left out."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

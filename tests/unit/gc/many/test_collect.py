@@ -1,7 +1,5 @@
 """Repositories collected one after the other: one that fails stops no other, and each has its own run."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

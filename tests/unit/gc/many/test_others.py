@@ -1,7 +1,5 @@
 """Whether another collector works on a repository: by what collectors leave, and by our lease."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import FormatError

@@ -1,7 +1,5 @@
 """What a branch shows is read to its end, remembered, and counted; an answer that proves nothing is none."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

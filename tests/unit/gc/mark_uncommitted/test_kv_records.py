@@ -1,7 +1,5 @@
 """Staging records: what is read while others write."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What the records of a key-value store are worth: only the server's own store, as of now, stands for the server."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How the key-value store is named to tasks."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError

@@ -1,7 +1,5 @@
 """A scan of staging is no single moment: what is carried around it, through a commit that is left behind, stays."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.gc.steps import (

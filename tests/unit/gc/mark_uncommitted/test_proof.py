@@ -1,7 +1,5 @@
 """What a server loses from a scan of staging is made good, or nothing is deleted."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

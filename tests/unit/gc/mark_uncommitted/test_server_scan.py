@@ -1,7 +1,5 @@
 """Pages of the server's scan: each of these loses data with a collector that trusts one answer."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

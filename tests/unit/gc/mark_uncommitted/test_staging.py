@@ -1,7 +1,5 @@
 """What is staged stays, whatever happens while it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

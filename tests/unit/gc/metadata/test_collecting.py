@@ -1,8 +1,6 @@
 """Range and metarange files go only where no commit can come to name them without writing them: whatever a commit does
 meanwhile, and whenever, it finds its files."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence

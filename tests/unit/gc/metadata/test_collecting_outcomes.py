@@ -1,7 +1,5 @@
 """What a collection of metadata leaves alone, puts back, purges and tells: each condition and bound by itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which versions of a file go, which copies are looked for, and which copies are too old: each bound by itself."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta

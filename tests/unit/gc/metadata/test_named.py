@@ -1,7 +1,5 @@
 """What commits, imports and young metaranges name is found whole, and every other file is told for what it is."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace

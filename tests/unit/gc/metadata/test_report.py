@@ -1,8 +1,6 @@
 """What lies in `_lakefs/` and which commits name it: on a lake in memory, on random histories, and on files that a real
 server wrote."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from datetime import timedelta

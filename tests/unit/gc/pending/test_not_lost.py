@@ -1,8 +1,6 @@
 """What no look of one run can see is not lost, as another run looks a grace later. Without a grace it is: then nothing
 may write (docs/safety.md has the list)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What is found waits: another run deletes it, a grace later, if it is still garbage."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A purge comes after a complete mark of the same lease, and only what that mark shows as dead goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import AlarmError, DredgeError

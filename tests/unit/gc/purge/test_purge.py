@@ -1,7 +1,5 @@
 """A purge lets go only what a run's own ledger names, what is old enough, and what nobody brought back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a whole collection deletes on Azure comes back byte for byte from the versions that the account keeps."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, and what
 was not brought back goes for good, and nothing else."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from pathlib import Path

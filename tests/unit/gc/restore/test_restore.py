@@ -1,7 +1,5 @@
 """What a run deleted comes back byte for byte, nothing that is there is replaced, and what came back stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What policies, tags and rules keep beyond the server's answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import RefusedError

@@ -1,8 +1,6 @@
 """Lines of commits: the same commits are active as by the walk that retention is defined by, and the end is the right
 one."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings

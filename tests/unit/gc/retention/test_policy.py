@@ -1,7 +1,5 @@
 """A policy as a value: which rules there may be, and which commits and branches each is about."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

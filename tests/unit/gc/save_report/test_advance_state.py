@@ -1,8 +1,6 @@
 """What a complete run leaves for the next one: everything that exists is in it, and nothing is said to be done that is
 not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast

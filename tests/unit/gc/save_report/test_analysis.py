@@ -1,7 +1,5 @@
 """The report of a clean run has sections about the whole repository."""
 
-from __future__ import annotations
-
 from tests.support.gc import make_world
 
 

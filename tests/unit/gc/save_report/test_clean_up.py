@@ -1,7 +1,5 @@
 """What a complete run removes of Dredge's own files, and everything that it must leave alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

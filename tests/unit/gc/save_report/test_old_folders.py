@@ -1,7 +1,5 @@
 """Folders of old runs go, also those of purges and of runs about metadata; what is needed or not proved ours stays."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

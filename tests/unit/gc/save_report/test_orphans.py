@@ -1,7 +1,5 @@
 """A try of the report that was taken for lost and wakes gives way to a later one, which knows more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

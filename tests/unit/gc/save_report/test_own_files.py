@@ -1,7 +1,5 @@
 """The deleter of Dredge's own files takes their names and no other."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import RefusedError

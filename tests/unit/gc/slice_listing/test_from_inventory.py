@@ -1,7 +1,5 @@
 """Runs on an inventory: what a listing would find, and nothing that has been written or deleted since."""
 
-from __future__ import annotations
-
 import io
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

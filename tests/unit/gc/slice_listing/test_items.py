@@ -1,7 +1,5 @@
 """Rows of a listing: what is old, what is young and told of, and how a long listing is stopped, written and counted."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Slices: which can be left out, and how a long listing is cut."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast

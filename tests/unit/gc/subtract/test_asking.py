@@ -1,7 +1,5 @@
 """Listing a folder and asking for each object give the same answers; what costs a store less is done."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime

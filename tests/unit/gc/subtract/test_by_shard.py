@@ -1,7 +1,5 @@
 """Comparing shard by shard gives what comparing with the whole live set gives, and loses nothing on the way."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

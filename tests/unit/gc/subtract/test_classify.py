@@ -1,7 +1,5 @@
 """Each candidate gets a reason; a row that can be no candidate stops the run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """What earlier runs and inventories knew of is searched for what nothing names, each source to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any

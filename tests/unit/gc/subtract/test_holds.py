@@ -1,7 +1,5 @@
 """A hold is one function in one list: what it applies to stays, and is counted, reported and written to the ledger."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

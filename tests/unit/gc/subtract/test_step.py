@@ -1,7 +1,5 @@
 """Every listed row is compared, or the run ends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

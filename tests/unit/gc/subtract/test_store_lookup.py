@@ -1,7 +1,5 @@
 """Objects that the store will not describe are held, and asked for again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

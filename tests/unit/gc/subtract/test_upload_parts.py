@@ -1,7 +1,5 @@
 """Parts of uploads, which lakeFS keeps as objects on Google Cloud Storage, stay as long as the upload may go on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Verify finds what is still there and what should be, with a bounded number of looks."""
 
-from __future__ import annotations
-
 import json
 import random
 from types import SimpleNamespace

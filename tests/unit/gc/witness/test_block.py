@@ -1,7 +1,5 @@
 """The block that a refusal by a witness leaves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

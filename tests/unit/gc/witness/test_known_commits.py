@@ -1,7 +1,5 @@
 """A server with an older database is noticed by the commits that the last complete mark called active."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

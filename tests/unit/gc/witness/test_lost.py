@@ -1,7 +1,5 @@
 """Lost commits are listed, made known again with all that they name, or given up."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The id of the last complete mark: a server with one of the namespace's ids passes, whatever step a kill came at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a complete mark leaves: where, when, in which format, and for how long."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """c2: a second installation on production's namespace deletes nothing that production needs, and production's people
 are told of it, whichever of the two runs first and whatever its URL is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Metaranges that count as active commits although the server shows no commit that names them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Repositories with garbage, built once and copied for each test."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run with a question deletes only after a yes to its candidates, and never after a no."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime

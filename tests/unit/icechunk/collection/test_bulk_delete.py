@@ -1,7 +1,5 @@
 """The sweep: re-check, order, failures, archived objects."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace

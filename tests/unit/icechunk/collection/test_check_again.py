@@ -1,7 +1,5 @@
 """Deleted objects that are live are restored, and raise an alarm."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

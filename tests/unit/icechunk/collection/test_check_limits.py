@@ -1,7 +1,5 @@
 """Guards: limits, canaries, absent objects."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Collection, Iterable

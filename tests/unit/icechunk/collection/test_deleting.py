@@ -1,7 +1,5 @@
 """Tasks of the sweep."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The manifest index, and files read into it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

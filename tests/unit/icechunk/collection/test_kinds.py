@@ -1,7 +1,5 @@
 """Ages of objects."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Lost tips and unreferenced snapshots are kept; a lost tip of main needs a person's consent."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Live snapshots, manifests and chunks."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

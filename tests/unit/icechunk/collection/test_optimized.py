@@ -1,7 +1,5 @@
 """Optimized runs."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

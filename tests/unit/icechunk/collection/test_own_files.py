@@ -1,7 +1,5 @@
 """Lifetimes of own files, and compaction of the index."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pinned objects keep the objects that they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plan and settings of a run; continuation of a stopped local run."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Objects that virtual chunks of another repository point to are kept."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime
 from pathlib import Path

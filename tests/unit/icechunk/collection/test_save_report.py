@@ -1,7 +1,5 @@
 """The report and the state of a run."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whole collections, their previews, and their verification."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import shutil

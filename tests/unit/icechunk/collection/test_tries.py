@@ -1,7 +1,5 @@
 """Late and repeated tries of a step have no effect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

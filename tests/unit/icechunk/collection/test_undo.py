@@ -1,7 +1,5 @@
 """Restore and purge."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

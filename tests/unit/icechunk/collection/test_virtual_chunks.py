@@ -1,7 +1,5 @@
 """Files with virtual chunks are live."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

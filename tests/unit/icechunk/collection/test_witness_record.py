@@ -1,7 +1,5 @@
 """The record of a mark, and the witnesses of spec 2."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

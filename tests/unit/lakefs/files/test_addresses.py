@@ -1,7 +1,5 @@
 """Addresses come to one form, and whatever may be meant by one is kept."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Entries, values and ids are those of a real server."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

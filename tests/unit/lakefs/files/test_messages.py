@@ -1,7 +1,5 @@
 """Messages read what a real server wrote, and write it back byte for byte."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

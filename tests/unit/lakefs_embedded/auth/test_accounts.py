@@ -1,7 +1,5 @@
 """The accounts cache: what a request asks, and how long a result is used."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Policy evaluation."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -2,8 +2,6 @@
 `tests/system/test_embedded_lakefs_replay.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

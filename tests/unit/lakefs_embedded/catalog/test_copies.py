@@ -1,7 +1,5 @@
 """Copies that share their bytes: which do, and that a collection under way does not lose them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What garbage collection asks of a server."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

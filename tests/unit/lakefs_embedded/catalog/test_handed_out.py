@@ -1,7 +1,5 @@
 """Addresses of the design profile: for a time, for one use, tracked."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefs_embedded.catalog import Catalog, ObjectStats, Settings

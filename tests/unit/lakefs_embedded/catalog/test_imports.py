@@ -1,7 +1,5 @@
 """Imports: what lies elsewhere becomes a commit where it lies."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import datetime
 

@@ -1,8 +1,6 @@
 """What a catalog does with a repository that is being created or deleted, and what the trash cleaner does
 after it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial

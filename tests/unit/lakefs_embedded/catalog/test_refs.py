@@ -1,7 +1,5 @@
 """Branches, tags, commits, the log."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

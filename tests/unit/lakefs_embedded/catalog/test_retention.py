@@ -1,7 +1,5 @@
 """The active commits of a history."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Diff, apply and merge against models the size of a dict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

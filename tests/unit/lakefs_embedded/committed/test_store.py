@@ -1,7 +1,5 @@
 """Ranges are cut where a server cuts them, and read back whole or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The writer makes the files of a real server, and round trips of anything."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

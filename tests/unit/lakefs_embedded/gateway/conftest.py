@@ -1,7 +1,5 @@
 """One server per module, one repository per test; profile `design`, which follows S3 where lakeFS does not."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from typing import Any

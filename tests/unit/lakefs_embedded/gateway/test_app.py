@@ -1,7 +1,5 @@
 """Signatures over a real socket, the error body, and which requests are for the gateway."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import urllib3

@@ -1,7 +1,5 @@
 """Bodies in chunks: AWS's published examples, every cut of the stream, and every way to tamper with one."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterator

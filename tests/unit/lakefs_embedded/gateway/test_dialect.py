@@ -1,7 +1,5 @@
 """Profile `lakefs`: the gateway errs as lakeFS's does, where that is not S3's way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The S3 client that Dredge itself uses for bytes works on the gateway too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import obstore

@@ -1,7 +1,5 @@
 """AWS's published examples hold, and every signed part of a request is really signed."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

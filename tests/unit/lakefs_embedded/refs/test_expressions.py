@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from lakefs_embedded.errors import InvalidRefError, RefAmbiguousError

@@ -1,7 +1,5 @@
 """The two steps of the design: flows, and what is left when a process dies after any of its operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

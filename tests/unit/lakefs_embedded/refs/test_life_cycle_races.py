@@ -1,7 +1,5 @@
 """Two processes at one repository name, in every order of their operations, with and without a death."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """One running server per test, with objects in a folder and metadata in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

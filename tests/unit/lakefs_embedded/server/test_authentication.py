@@ -1,7 +1,5 @@
 """Authentication by key pair and by token."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The design's profile over HTTP and through the S3 gateway."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

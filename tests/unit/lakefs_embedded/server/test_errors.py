@@ -1,7 +1,5 @@
 """Error bodies of every route: one form, the right status, lakeFS's messages."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Fault injection: every kind of failed response, and concurrent work in the middle of a call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

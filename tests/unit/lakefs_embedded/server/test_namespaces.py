@@ -1,7 +1,5 @@
 """Only namespaces of the server's own block store are opened."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is served beside the API, without credentials."""
 
-from __future__ import annotations
-
 import urllib3
 
 from lakefs_embedded.server.routes import BASE_PATH

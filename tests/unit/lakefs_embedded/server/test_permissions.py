@@ -1,7 +1,5 @@
 """Every route checks its permission, tried on each row of the route table."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

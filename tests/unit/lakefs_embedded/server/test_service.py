@@ -1,7 +1,5 @@
 """A server that starts on a store which another one has left."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Requests that an installation has served, counted by all of its servers in its key-value store."""
 
-from __future__ import annotations
-
 from lakefs_embedded.kv import MemoryKV
 from lakefs_embedded.server.usage import Usage
 from tests.support.lakes import ManualClock

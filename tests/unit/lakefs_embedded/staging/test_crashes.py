@@ -1,7 +1,5 @@
 """A process that dies after any write to the key-value store loses no acknowledged change."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 DREDGE_EXPLORE=all also lets one of them die at every operation.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Azure and Google connections: fields, and masked secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

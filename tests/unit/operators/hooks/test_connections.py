@@ -1,7 +1,5 @@
 """Lookup of connections; only default connections may be missing."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from typing import Any

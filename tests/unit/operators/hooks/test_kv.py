@@ -1,7 +1,5 @@
 """A connection of a database, turned into the address of lakeFS's key-value store."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A connection of type lakefs, turned into what Dredge and its jobs understand."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from pathlib import Path

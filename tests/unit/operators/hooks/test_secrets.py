@@ -1,7 +1,5 @@
 """A secret in any field of a connection, as JSON or as a URI, is in no message, no log and no `repr`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Object store access from connections, and the environment of a step."""
 
-from __future__ import annotations
-
 import json
 import os
 from types import SimpleNamespace

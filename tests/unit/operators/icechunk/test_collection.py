@@ -1,7 +1,5 @@
 """Tasks of an Icechunk collection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Plan and application of an expiration."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace

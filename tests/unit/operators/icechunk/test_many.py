@@ -1,7 +1,5 @@
 """What each of many repositories is collected with: a dry run whenever anybody says so."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks of the trash cleaner, on a real store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Approval and deletion of a lakeFS run."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lease, plan and report of a lakeFS run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How the pending list advances: held against a plain model, row by row, and what must not happen, one by one."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Where the pending list lies: what a run believes of it, and what a kill leaves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Deleting on Azure: the truth about every blob, whatever the service answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

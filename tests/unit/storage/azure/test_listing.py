@@ -1,7 +1,5 @@
 """Pages of a listing: complete by proof, in byte order, without directories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

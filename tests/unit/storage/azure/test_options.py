@@ -1,7 +1,5 @@
 """URIs and options of Azure: which account, which container, and who is told which secret."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.errors import ConfigError

@@ -1,7 +1,5 @@
 """Versions on Azure: what is told of them, and that exactly those go or come back that were named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What deleting from Google Cloud Storage says when the service does not do what it was asked."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whose credentials reach Google Cloud Storage, and where they never show."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading, listing and writing on Google Cloud Storage when the service, or somebody else, does the unexpected."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """What the local store has acknowledged is there after a loss of power."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

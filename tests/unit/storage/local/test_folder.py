@@ -1,7 +1,5 @@
 """A local store stays below its root, keeps names exact, and shows no half-written object."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

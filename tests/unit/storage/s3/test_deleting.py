@@ -1,7 +1,5 @@
 """The truth about every key of a bulk delete (L37), under every kind of answer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from xml.sax.saxutils import escape
 

@@ -1,7 +1,5 @@
 """No key is ever rewritten on S3 (P14, L38, L44), whatever the client libraries do to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.storage import ObjectDeleter, ObjectReader, StorageOptions, open_deleter, open_reader, open_writer

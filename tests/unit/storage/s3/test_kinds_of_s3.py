@@ -1,7 +1,5 @@
 """S3 in its kinds: other makers' stores, buckets that are none, who pays, addresses, authorities, proxies."""
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Callable

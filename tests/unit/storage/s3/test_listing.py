@@ -1,7 +1,5 @@
 """Listing pages: read exactly, added up, and never silently short."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, quote_plus, urlsplit
 from xml.sax.saxutils import escape
 

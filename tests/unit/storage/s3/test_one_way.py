@@ -1,7 +1,5 @@
 """Both clients of S3 speak to one place, with one identity, whatever says how that is reached."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

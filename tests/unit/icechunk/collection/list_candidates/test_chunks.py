@@ -1,7 +1,5 @@
 """Garbage among the chunks without a listing."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Clean runs with an inventory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

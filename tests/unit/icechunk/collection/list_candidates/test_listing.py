@@ -1,7 +1,5 @@
 """Listing of folders by ranges, foreign names, and old repo infos."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

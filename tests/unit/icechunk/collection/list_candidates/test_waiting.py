@@ -1,7 +1,5 @@
 """Only garbage that has waited for another run is a candidate."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

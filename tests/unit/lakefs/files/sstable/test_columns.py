@@ -1,7 +1,5 @@
 """The column reader says what the strict reader says, or raises."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Damage that no checksum shows: the column reader must not make rows of it, nor lose any, nor crash."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The strict reader gives what a real server wrote, or an error that names file and place."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Links between entities stay consistent through removals, crashes and races."""
 
-from __future__ import annotations
-
 import pytest
 
 from dredge.lakefs.files.messages import graveler_pb2

@@ -1,7 +1,5 @@
 """Listings: the same paths as through the API, however they are paged, grouped and spelled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

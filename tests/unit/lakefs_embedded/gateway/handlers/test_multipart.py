@@ -1,7 +1,5 @@
 """Multipart uploads: complete, abort, copy, list; no part is an object in data/ before completion."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Get and head: bytes, headers, ranges, conditions, as boto3 sees them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Put, copy and delete objects, as boto3 sees them."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

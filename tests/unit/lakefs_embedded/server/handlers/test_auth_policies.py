@@ -1,7 +1,5 @@
 """Policies through the SDK, and what they allow, over a real socket."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Commits, merges, comparisons over HTTP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import lakefs

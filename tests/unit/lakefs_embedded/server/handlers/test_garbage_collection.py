@@ -1,7 +1,5 @@
 """The server side of garbage collection, over HTTP."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

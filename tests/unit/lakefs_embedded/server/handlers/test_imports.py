@@ -1,7 +1,5 @@
 """Imports through the clients, over a real socket."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objects read over HTTP: stat, list, get, ranges, conditions."""
 
-from __future__ import annotations
-
 import lakefs
 import pytest
 

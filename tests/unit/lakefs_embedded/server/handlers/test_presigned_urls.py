@@ -1,7 +1,5 @@
 """Pre-signed URLs: clients read and write objects in the store itself."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Health, setup, login, configuration, through the clients."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ fails.
 Source of the table: lakeFS api/swagger.yml and a running server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import lakefs_sdk as sdk
