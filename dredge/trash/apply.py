@@ -219,7 +219,7 @@ class Applier:
                 if group[0].kind != HANDED_OVER or group[0].key is not None:
                     raise
                 # The design's cleaner goes on with the next deleted repository.
-                text = f"{group[0].name} was not emptied: {error} Its entry stays; the next run tries again."
+                text = f"{group[0].name} may not be empty: {error} The next run tries again."
                 failed = failed or UnavailableError(text)
         with self._store.view() as view:
             self._check_removed(self._references(view))

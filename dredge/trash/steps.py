@@ -199,8 +199,9 @@ def _remove(
         return done
 
     def removed() -> str:
-        rows = applier.rows_deleted
-        return f"{rows:,} rows were removed; to restore them: restore --run {run_id}." if rows else ""
+        if not applier.rows_deleted:
+            return ""
+        return f"{applier.rows_deleted:,} rows were removed; to restore them: restore --run {run_id}."
 
     state.set_open_run(run_id)
     try:

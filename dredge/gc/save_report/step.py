@@ -228,13 +228,14 @@ def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
         index = len(parts) // 2
         attempt.check()
         parts.append(folder.write_table("deleted", index, gone))
-        # An address is a line, as JSON only if it has control characters.
-        lines = "".join(
-            f"{json.dumps(address) if any(ord(character) < 32 for character in address) else address}\n"
-            for address in gone["address"].to_pylist()
-        )
+        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
         parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
     return parts
+
+
+def _text_line(address: str) -> str:
+    # As JSON only if it has control characters: each address is one line.
+    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
 
 
 def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
