@@ -12,8 +12,7 @@ from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.slice_listing import SliceListingOutput, choose_slices
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import SliceListingOutput, choose_slices, slice_time
 from dredge.gc.state import base_of, open_base
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage import ObjectReader
