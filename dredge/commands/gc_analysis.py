@@ -24,7 +24,7 @@ from dredge.runs.payload import to_json
 if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
-    from dredge.gc.mark_uncommitted import KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import KVAccess
     from dredge.runs.summary import StepSummary
 
 _RUN = click.option(

@@ -15,15 +15,15 @@ from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.holds import SERVED, UNSETTLED, CheckLimitsOutput, HoldFiles, Tally
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
-from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.slice_listing.slices import SliceListingOutput
 from dredge.gc.state import foreign_runs, previous
-from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.runs.limits import Finding
 from dredge.runs.run import StepRecord, breaks, collect_links, plan_digest

@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.pending.known import NAME, Known
 from dredge.gc.run import Plan
-from dredge.gc.slice_listing import LISTED, SliceListingOutput
+from dredge.gc.slice_listing.slices import LISTED, SliceListingOutput
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder

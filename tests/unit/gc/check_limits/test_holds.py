@@ -18,8 +18,7 @@ from dredge.gc.check_limits.holds import (
     Verdicts,
 )
 from dredge.gc.steps import bulk_delete
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.candidates import SAME_SIZE, UNREADABLE
+from dredge.gc.subtract.candidates import SAME_SIZE, UNREADABLE, SubtractOutput
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from dredge.sets.hashes import NONE, Hashes

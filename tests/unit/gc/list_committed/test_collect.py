@@ -13,7 +13,7 @@ from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed.collect import Collected, Roles, collect_ranges
 from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
 from dredge.gc.run import Run
-from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
