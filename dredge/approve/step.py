@@ -42,9 +42,9 @@ from dredge.approve.records import (
 )
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
 from dredge.runs.lease import Lease
+from dredge.runs.payload import StepSummary
 from dredge.runs.report import duration_text, size_text
 from dredge.runs.run import PlannedRun, StepRecord, check_chain, collect_links
-from dredge.runs.summary import StepSummary
 from dredge.undo.ways import WORDS
 
 log = logging.getLogger("dredge")

@@ -15,8 +15,8 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.undo.leftovers import OUTCOMES
 
 if TYPE_CHECKING:
+    from dredge.runs.payload import StepSummary
     from dredge.runs.preflight import Preflight
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
     from dredge.gc.mark_uncommitted.kv_store import KVAccess
-    from dredge.runs.summary import StepSummary
+    from dredge.runs.payload import StepSummary
 
 _RUN = click.option(
     "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."

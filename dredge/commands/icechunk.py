@@ -31,8 +31,8 @@ from dredge.storage import open_reader
 if TYPE_CHECKING:
     from dredge.icechunk.collection.run import Run
     from dredge.icechunk.expiration.plan import ExpirationPlan
+    from dredge.runs.payload import StepSummary
     from dredge.runs.preflight import Preflight
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 REFS_SHOWN = 10

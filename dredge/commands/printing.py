@@ -23,9 +23,9 @@ from dredge.storage import open_reader, store_clock
 from dredge.xid import descending_time, new_descending_xid
 
 if TYPE_CHECKING:
+    from dredge.runs.payload import StepSummary
     from dredge.runs.preflight import Preflight
     from dredge.runs.report import Outcome
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 type Command = Callable[..., Any]

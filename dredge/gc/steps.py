@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import Clock
+    from dredge.runs.payload import StepSummary
     from dredge.runs.run import check_resumable, is_local
-    from dredge.runs.summary import StepSummary
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions
 else:

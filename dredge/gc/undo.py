@@ -34,8 +34,8 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes

@@ -30,8 +30,8 @@ from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.gc.subtract.earlier_runs import Refused, ask_store, by_folder
 from dredge.lakefs import Ref
 from dredge.runs import ledger
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
 

@@ -23,7 +23,7 @@ from dredge.gc.check_limits.holds import Holds
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import Bounds, Group, GroupedPart
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage.parallel import ordered_map
 

@@ -26,7 +26,7 @@ from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Kept, Numbers
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.sets.hashes import NONE
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map

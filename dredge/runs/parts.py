@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
 if TYPE_CHECKING:

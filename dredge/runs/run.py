@@ -23,8 +23,7 @@ from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.payload import to_json
-from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
+from dredge.runs.payload import PartInfo, Status, StepOutput, StepSummary, to_json
 from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import read_pointer

@@ -19,9 +19,9 @@ from dredge.errors import DredgeError, FormatError, RefusedError
 from dredge.runs import ledger
 from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.payload import PartInfo
 from dredge.runs.report import duration_text
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo
 from dredge.storage.model import MaySend

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 
 # Sorted and distinct, unless stated otherwise.
 type Hashes = npt.NDArray[np.uint64]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import Counted, Hashes, contains, read_counted, read_hashes, shard_of
 from dredge.storage import open_writer
 

@@ -21,8 +21,7 @@ from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
-from dredge.runs.payload import from_file, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_file, to_json
 from dredge.runs.tries import change_file
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import ObjectWriter
 from dredge.undo.ways import OFF, WORDS, RestoreConfig
 

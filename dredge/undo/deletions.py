@@ -33,9 +33,8 @@ from dredge.errors import (
 )
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest
-from dredge.runs.payload import from_json, from_versioned, to_json
+from dredge.runs.payload import PartInfo, from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
-from dredge.runs.summary import PartInfo
 from dredge.runs.tries import change_file, read_tagged, replace_again, replace_tagged
 from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter

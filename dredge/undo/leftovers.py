@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.storage import (
     NOT_SENT,
     DeleteOutcome,

@@ -19,9 +19,8 @@ from dredge.runs import ledger
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, run_ids
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepSummary, to_json
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer

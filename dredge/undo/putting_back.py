@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import (

@@ -21,9 +21,8 @@ from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
 from dredge.runs.clock import Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepSummary, to_json
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet

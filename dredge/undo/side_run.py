@@ -19,9 +19,8 @@ from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, Clock, check_clocks, utc_n
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepOutput, to_json
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.tasks import PartitionFunction, TaskRunner, round_robin
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_descending_xid

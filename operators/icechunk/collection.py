@@ -27,8 +27,7 @@ from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary, from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.settings import truth
 from dredge.storage import open_reader

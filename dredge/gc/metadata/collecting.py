@@ -47,11 +47,10 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.gate import Gate, watching
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.pending.rows import Turn
 from dredge.runs.pending.store import SmallList, found_rows
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectInfo, StorageOptions, open_versions, open_writer
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed

@@ -44,9 +44,8 @@ from dredge.gc.slice_listing.slices import (
 )
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import Level
 

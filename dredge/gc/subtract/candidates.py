@@ -36,8 +36,7 @@ from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.payload import from_file
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, from_file
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader, open_reader

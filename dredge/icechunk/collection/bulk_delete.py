@@ -40,8 +40,8 @@ from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes

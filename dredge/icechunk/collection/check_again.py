@@ -22,8 +22,8 @@ from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, unite_all
 from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions

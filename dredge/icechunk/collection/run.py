@@ -34,10 +34,9 @@ from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.parts import cache_parts
-from dredge.runs.payload import from_versioned, to_json
+from dredge.runs.payload import PartInfo, from_versioned, to_json
 from dredge.runs.pending import store
 from dredge.runs.run import CollectionRun
-from dredge.runs.summary import PartInfo
 from dredge.runs.versions import CLEAN, Current, Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer

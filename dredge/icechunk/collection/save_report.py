@@ -22,11 +22,10 @@ from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.repository import FOLDERS, NAMES
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepOutput, StepSummary, to_json
 from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
 from dredge.runs.report import OUTCOMES, ReportRow, RunResults, duration_text, render_html, size_text
 from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current
 from dredge.sets.live import CountedSet

@@ -60,9 +60,9 @@ from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.payload import StepSummary
 from dredge.runs.pending.store import Stored
 from dredge.runs.run import PlannedRun, check_resumable, is_local, local_holder, resume_local, write_plan
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.runs.versions import CLEAN, Current, choose_mode
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes

@@ -17,8 +17,8 @@ from dredge.gc.check_limits.holds import CheckLimitsOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter
 from tests.support.approvals import approved_run, change, said, take, waiting_run

@@ -15,8 +15,7 @@ from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary, from_json
 from dredge.runs.tasks import LocalRunner
 from lakefs_embedded.server.endpoint import InjectedResponse
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server

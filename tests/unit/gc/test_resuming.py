@@ -15,8 +15,8 @@ from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, resume_run
 from dredge.gc.run import Run, read_plan
 from dredge.gc.steps import resume
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import check_resumable
-from dredge.runs.summary import StepSummary
 from tests.support.approvals import said
 from tests.support.gc import World, busy_world, make_world
 

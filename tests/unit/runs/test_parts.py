@@ -13,8 +13,8 @@ import pytest
 from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import GROUP_ROWS, GroupedPart, cache_parts, get_part_cache
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import PLAN, StepRecord, perform
-from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectStream, ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store

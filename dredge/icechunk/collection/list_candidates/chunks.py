@@ -42,10 +42,9 @@ from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, to_json
 from dredge.runs.pending.rows import PENDING, due
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes

@@ -16,7 +16,7 @@ from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.sets.hashes import read_counted, read_hashes, write_hashes
 from dredge.storage import open_deleter

@@ -22,8 +22,8 @@ from dredge.gc.witness.owner import KEY, Site, lift, refuse
 from dredge.gc.witness.people import consent_without_id, forget_lost
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.lakefs.files import messages
+from dredge.runs.payload import StepSummary
 from dredge.runs.pending.store import FORMAT
-from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.alarms import SCHEMA, write_alarm

@@ -12,7 +12,7 @@ from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, MetadataOutput
 from dredge.gc.metadata.files import NamesReader
 from dredge.gc.run import METADATA_RUNS
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from tests.support.gc import World
 from tests.support.killing import before_first_write_of, failing_writes

@@ -19,7 +19,7 @@ from dredge.gc.subtract.candidates import (
 )
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.sets.hashes import read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer

@@ -13,7 +13,7 @@ from dredge.gc.steps import read_report
 from dredge.gc.witness.owner import KEY, KIND, MARK_ID, OWNER, read_block, read_ids, read_visitors
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.gc.witness.record import POINTER
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from tests.support.gc import World
 from tests.support.second_server import busy_production, copy_of, work_on
 
