@@ -27,7 +27,7 @@ from dredge.gc.referring import find_referring
 from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
 from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import Site, check_plan, read_block, read_environment_and_owner
-from dredge.inventory.manifest import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
@@ -159,7 +159,7 @@ def plan_run(
         namespace=repository.namespace,
         run_uri=f"{root}/{run_id}",
         created_at=now,
-        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
+        cutoff=config.cutoff(now, None if inventory is None else inventory.created_at),
         store_ahead_seconds=ahead,
         server_ahead_seconds=server_ahead,
         lease=grant,

@@ -100,12 +100,6 @@ def plan_inventory(
     return found
 
 
-def latest_cutoff(now: datetime, min_age_seconds: float, inventory: Inventory | None) -> datetime:
-    """Return the cutoff of a run; objects newer than an inventory wait for the next one."""
-    latest = now - timedelta(seconds=min_age_seconds)
-    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
-
-
 def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:

@@ -55,7 +55,7 @@ from dredge.icechunk.collection.save_report import build_report, make_question, 
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, names_of, spec_version
-from dredge.inventory.manifest import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import plan_inventory
 from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
 from dredge.runs.lease import LeaseGrant, hand_over
@@ -208,7 +208,7 @@ def plan_collection(
         spec_version=version,
         run_uri=run_uri,
         created_at=now,
-        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
+        cutoff=config.cutoff(now, None if inventory is None else inventory.created_at),
         mode=mode,
         why_mode=why,
         state=None if current.state is None else current.version,

@@ -24,7 +24,6 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory.manifest import Inventory, latest_cutoff
 from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
@@ -63,9 +62,7 @@ def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
 ) -> None:
     config = CollectConfig(uri="x")
     begun = None if begun_hours_ago is None else NOW - begun_hours_ago * HOUR
-    inventory = Inventory(uri="y", created_at=begun, digest="")
-    assert latest_cutoff(NOW, config.min_age_seconds, inventory) == NOW - cutoff_hours_ago * HOUR
-    assert latest_cutoff(NOW, config.min_age_seconds, None) == NOW - 168 * HOUR
+    assert config.cutoff(NOW, begun) == NOW - cutoff_hours_ago * HOUR
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
