@@ -293,9 +293,9 @@ def _read_report(uri: str) -> dict[str, Any]:
 
 
 def _reopen(uri: str) -> Run:
-    from dredge.gc.planning import reopen_run
+    from dredge.runs.run import reopen
 
-    return reopen_run(uri)
+    return reopen(lambda: steps.Run.open(uri))
 
 
 def _to_its_end(run: Run, runner: TaskRunner) -> None:

@@ -61,9 +61,10 @@ def _read_report(uri: str) -> dict[str, Any]:
 
 
 def _reopen(uri: str) -> Run:
-    from dredge.icechunk.collection.steps import reopen_run
+    from dredge.icechunk.collection.run import Run
+    from dredge.runs.run import reopen
 
-    return reopen_run(uri)
+    return reopen(lambda: Run.open(uri))
 
 
 def _to_its_end(run: Run, runner: TaskRunner) -> None:

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
         acquire_lease,
         plan_run,
         release_grant,
-        release_lease,
-        resume_run,
     )
     from dredge.gc.preflight import check
     from dredge.gc.run import Plan, Run, open_state
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import Clock
     from dredge.runs.payload import StepSummary
-    from dredge.runs.run import check_resumable, is_local
+    from dredge.runs.run import check_resumable, is_local, release_lease, resume_run
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions
 else:
@@ -163,10 +161,11 @@ def resume(
     Raises:
         DredgeError: the run cannot be resumed, or a step failed.
     """
-    from dredge.gc.planning import reopen_run
+    from dredge.gc import steps
     from dredge.runs.clock import utc_now
+    from dredge.runs.run import reopen
 
-    return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
+    return to_its_end(reopen(lambda: steps.Run.open(run_uri, options, client, clock or utc_now)), runner)
 
 
 def collect(

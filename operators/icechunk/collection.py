@@ -81,9 +81,9 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
 
     def resume(self, grant: LeaseGrant) -> None:
         """Write the new lease into the run's plan."""
-        from dredge.icechunk.collection.steps import resume_run
+        from dredge.icechunk.collection.steps import Run, resume_run
 
-        resume_run(self.run_uri, self.storage, grant, self.options)
+        resume_run(Run.open(self.run_uri, self.options), self.storage, grant)
 
 
 class IcechunkPlanCollectionOperator(IcechunkOperator):
