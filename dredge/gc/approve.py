@@ -21,7 +21,7 @@ from dredge.gc.check_limits.holds import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.index.ranges import Ranges, with_metaranges
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, History, read_history
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import Line, find_lines
 from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import REASONS, SubtractOutput

@@ -20,7 +20,7 @@ from datetime import datetime
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
 from dredge.gc.referring import find_referring

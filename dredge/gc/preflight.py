@@ -20,7 +20,7 @@ from dredge.errors import (
     WitnessError,
 )
 from dredge.gc.config import GCConfig
-from dredge.gc.mark_uncommitted.kv_store import KVAccess, read_checked
+from dredge.gc.mark_uncommitted import KVAccess, read_checked
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.planning import compare_server

@@ -40,13 +40,15 @@ from dredge.errors import (
 from dredge.gc.config import EVERY_OTHER, GCConfig
 from dredge.gc.index.ranges import RangeFacts, Ranges, ranges_table, read_ranges
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed.active import known_commit
-from dredge.gc.list_committed.collect import Roles, collect_ranges
-from dredge.gc.list_committed.tables import SIZES
-from dredge.gc.mark_uncommitted.kv_store import list_branches
-from dredge.gc.mark_uncommitted.proof import BranchReader, TooManyError, UnreadableError
-from dredge.gc.mark_uncommitted.staged import StagedFiles
-from dredge.gc.mark_uncommitted.staging import read_records
+from dredge.gc.list_committed import SIZES, Roles, collect_ranges, known_commit
+from dredge.gc.mark_uncommitted import (
+    BranchReader,
+    StagedFiles,
+    TooManyError,
+    UnreadableError,
+    list_branches,
+    read_records,
+)
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
 from dredge.gc.witness.record import kind_of, list_tables, open_table

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig, PurgeConfig, RestoreConfig
     from dredge.gc.list_committed.step import list_committed
-    from dredge.gc.mark_uncommitted.kv_store import KVAccess
+    from dredge.gc.mark_uncommitted import KVAccess
     from dredge.gc.mark_uncommitted.staging import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig

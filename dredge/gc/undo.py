@@ -23,8 +23,8 @@ from dredge.gc.bulk_delete.watch import Subtracted, recheck
 from dredge.gc.check_limits.holds import CheckLimitsOutput
 from dredge.gc.check_limits.identical import ask_about
 from dredge.gc.config import AUTO, GCConfig, PurgeConfig, RestoreConfig
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, Run, open_state, read_plan
 from dredge.gc.state import StateStore

@@ -24,7 +24,7 @@ from dredge.errors import FormatError, UnavailableError
 from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
 from dredge.gc.check_limits.canaries import Canary, meant, sample
 from dredge.gc.config import CLEAN
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.gc.subtract.earlier_runs import Refused, ask_store, by_folder

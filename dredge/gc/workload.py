@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
 from dredge.gc.config import CLEAN
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.slice_listing.slices import SliceListingOutput, choose_slices

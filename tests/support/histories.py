@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import RetentionPolicy
 from dredge.gc.run import Run
 from dredge.lakefs.files import messages

@@ -31,7 +31,7 @@ from dredge.gc.bulk_delete.watch import (
     watching_refs,
 )
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.gc.witness.owner import Site, check_before_deleting

@@ -29,11 +29,18 @@ from dredge.gc.index.ranges import (
     read_ranges,
     unite_ranges,
 )
-from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
-from dredge.gc.list_committed.collect import Roles, collect_paths, collect_ranges
-from dredge.gc.list_committed.tables import REFERRING, ListCommittedOutput
-from dredge.gc.mark_uncommitted.kv_store import Before
-from dredge.gc.mark_uncommitted.staging import look_before_scan, scan_staging
+from dredge.gc.list_committed import (
+    REFERRING,
+    ActiveCommits,
+    ListCommittedOutput,
+    Roles,
+    collect_paths,
+    collect_ranges,
+    find_active,
+    take_in_heads,
+    take_in_tags,
+)
+from dredge.gc.mark_uncommitted import Before, look_before_scan, scan_staging
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.referring import Referred, find_referring, look_at_referring, open_referring
 from dredge.gc.retention import main_parent

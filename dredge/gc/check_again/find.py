@@ -21,8 +21,8 @@ from dredge.gc.check_limits.holds import NO_ANSWER, CheckLimitsOutput
 from dredge.gc.check_limits.identical import ask_about
 from dredge.gc.index.ranges import Ranges, read_facts, read_leniently
 from dredge.gc.index.store import Lookup, with_hashes
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract.candidates import EXPIRED

@@ -15,8 +15,8 @@ from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.holds import SERVED, UNSETTLED, CheckLimitsOutput, HoldFiles, Tally
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known

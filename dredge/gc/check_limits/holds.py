@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from dredge.approve.records import GuardsOutput
 from dredge.errors import FormatError
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing.slices import SliceListingOutput
 from dredge.gc.subtract.candidates import SAME_SIZE, SubtractOutput, sums_by, why_of_hold

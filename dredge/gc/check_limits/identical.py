@@ -54,8 +54,8 @@ from dredge.gc.check_limits.places import (
     heads_of_the_mark,
     weigh,
 )
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract.candidates import SubtractOutput
 from dredge.hashing import hash64

@@ -17,7 +17,7 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
 from dredge.gc.index.ranges import decode_entries, get_file, get_files, read_facts
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import read_metarange

@@ -26,7 +26,7 @@ from dredge.gc.check_limits.holds import (
     count_held,
     why_held,
 )
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending.advance import advance_list, leave
 from dredge.gc.run import Run
 from dredge.gc.state import base_of

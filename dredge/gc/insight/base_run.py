@@ -17,9 +17,8 @@ import pyarrow as pa
 from dredge.errors import ConfigError, DredgeError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.ranges import Metaranges
-from dredge.gc.list_committed.active import Graph
-from dredge.gc.list_committed.tables import HISTORY, ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred
 from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan, read_plan
 from dredge.gc.slice_listing.slices import SliceListingOutput

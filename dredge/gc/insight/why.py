@@ -32,8 +32,8 @@ from dredge.gc.insight.why_evidence import (
     staged_by_server,
     staged_in_kv,
 )
-from dredge.gc.list_committed.active import Graph, load_graph
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.list_committed import Graph, load_graph
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import Keys
 from dredge.gc.retention import FOREVER, Line, PolicyRule, RetentionPolicy, compile_glob, find_lines
 from dredge.gc.run import open_state

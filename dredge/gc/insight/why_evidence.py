@@ -21,7 +21,7 @@ from dredge.gc.index.ranges import Metaranges, read_leniently
 from dredge.gc.index.store import Lookup
 from dredge.gc.insight.base_run import BaseRun, runs_below
 from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Plan
 from dredge.gc.subtract.candidates import REASONS, SubtractOutput

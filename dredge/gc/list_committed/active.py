@@ -34,7 +34,7 @@ from datetime import datetime, timedelta
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.config import AUTO
 from dredge.gc.index.ranges import KeptSet
-from dredge.gc.mark_uncommitted.kv_store import ReadCommits, RecordedCommits, StoreCheck, read_checked
+from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck, read_checked
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention import find_lines, main_parent, until_after
 from dredge.gc.run import Run

@@ -32,7 +32,7 @@ from dredge.gc.list_committed.tables import (
     SIZES,
     ListCommittedOutput,
 )
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of

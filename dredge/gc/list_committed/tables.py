@@ -11,7 +11,7 @@ import pyarrow as pa
 from dredge.errors import RefusedError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import Metaranges, Ranges, ranges_table
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing.slices import SliceListingOutput
 from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder

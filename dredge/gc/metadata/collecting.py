@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.config import DELETE, MetadataConfig
 from dredge.gc.metadata.deleting import (
     DELETED,

@@ -16,8 +16,8 @@ from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.insight.base_run import Amount
-from dredge.gc.list_committed.active import Graph, active_by_rules, load_graph
-from dredge.gc.mark_uncommitted.kv_store import KVAccess, RepositoryRecords, StoreCheck, read_checked
+from dredge.gc.list_committed import Graph, active_by_rules, load_graph
+from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.witness.record import DAMAGED as UNREADABLE
 from dredge.gc.witness.record import DUMP, read_kinds

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.pending.known import Gone, Known, created_at_of, life_of
 from dredge.gc.run import Run

@@ -10,7 +10,7 @@ import numpy as np
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.gc.state import StateStore, open_base

@@ -19,8 +19,8 @@ from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.index.store import PART_VALUES, CommittedIndex, batches, read_part, write_part
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Plan, Run
 from dredge.gc.slice_listing.slices import SliceListingOutput

@@ -44,7 +44,7 @@ from functools import partial
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
-from dredge.gc.list_committed.tables import COUNTED, ListCommittedOutput
+from dredge.gc.list_committed import COUNTED, ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Plan, Run, parse_plan

@@ -22,8 +22,8 @@ from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
 from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Plan, Run
 from dredge.gc.slice_listing.slices import SliceListingOutput
 from dredge.gc.subtract.candidates import REASONS, SubtractOutput

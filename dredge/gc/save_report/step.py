@@ -30,7 +30,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput, advance_state, compact_index, distrust_state
 from dredge.gc.save_report.clean_up import clean_up, find_superseded

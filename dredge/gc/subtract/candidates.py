@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.pending.known import NAME, Known
 from dredge.gc.run import Plan

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.ranges import decode_keys
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA, Keys
 from dredge.gc.pending.known import Gone, Known
 from dredge.gc.referring import Referred

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.list_committed.tables import ListCommittedOutput
-from dredge.gc.mark_uncommitted.staged import MarkUncommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, nested_folders
 from dredge.gc.pending.known import note_list, read_before
 from dredge.gc.run import Run

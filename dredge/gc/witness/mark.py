@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import NotFoundError
-from dredge.gc.list_committed.tables import CARRIED, OPENED, UNNAMED, ListCommittedOutput
+from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.owner import Site, compare_ids, refuse
@@ -47,7 +47,7 @@ from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
-    from dredge.gc.list_committed.active import ActiveCommits
+    from dredge.gc.list_committed import ActiveCommits
     from dredge.runs.payload import PartInfo
 
 log = logging.getLogger("dredge")

@@ -23,7 +23,7 @@ from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.gc.config import Safety
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import read_history
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import make_lease, open_state

@@ -50,7 +50,7 @@ from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:
-    from dredge.gc.list_committed.tables import ListCommittedOutput
+    from dredge.gc.list_committed import ListCommittedOutput
 
 
 FORMAT = 1

@@ -13,7 +13,7 @@ from dredge.gc.bulk_delete import watch
 from dredge.gc.bulk_delete.watch import NewCommits, Published, Subtracted, recheck
 from dredge.gc.index.ranges import read_files
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.gc.bulk_delete.watch import Subtracted, look_before_recheck, recheck
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete

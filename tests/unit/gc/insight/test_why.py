@@ -7,7 +7,7 @@ import pytest
 from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError, RefusedError
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import Answer, UnnamedBy, answer_lines, find_target
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.witness.people import forget_lost
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter

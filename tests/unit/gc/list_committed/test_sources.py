@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError
+from dredge.gc.list_committed import ListCommittedOutput, find_active
 from dredge.gc.list_committed import active as finding
-from dredge.gc.list_committed.active import RECORDS, SERVER, Found, find_active, find_history
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed.active import RECORDS, SERVER, Found, find_history
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords
+from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata.files import NamesReader, find_named, read_history, read_work, sort_files
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer

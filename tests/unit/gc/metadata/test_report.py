@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import MetadataReport, find_named, report_lines, report_metadata, sort_files
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing.slices import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing

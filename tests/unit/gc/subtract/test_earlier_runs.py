@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dredge.gc.list_committed.tables import ListCommittedOutput
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract.earlier_runs import SearchConfig, SearchResult, _search
 from dredge.hashing import hash64
