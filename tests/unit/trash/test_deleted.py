@@ -141,7 +141,7 @@ def test_deleted_repositories_share_their_looks(ground: Ground) -> None:
 
 def test_what_one_deletion_removed_is_compared_before_the_next_one(ground: Ground) -> None:
     world = ground.world
-    first, _, last = (world.hand_over(name) for name in ("a", "b", "c"))
+    first, _, last = (world.hand_over(name) for name in ("one", "pond", "tarn"))
     world.store.rows.guards_max = 2  # type: ignore[misc]
     ground.scan()
     world.store.after_delete.append(lambda: world.record(first))
@@ -152,7 +152,7 @@ def test_what_one_deletion_removed_is_compared_before_the_next_one(ground: Groun
 
 def test_after_a_failed_guard_each_repository_has_a_look_of_its_own(ground: Ground) -> None:
     world = ground.world
-    first, *others = (world.hand_over(name) for name in ("a", "b", "c"))
+    first, *others = (world.hand_over(name) for name in ("one", "pond", "tarn"))
     world.store.rows = Transactions(world, lambda: world.record(first))
     ground.scan()
     with pytest.raises(NamedAgainError):
@@ -162,7 +162,7 @@ def test_after_a_failed_guard_each_repository_has_a_look_of_its_own(ground: Grou
 
 def test_a_changed_guard_of_one_repository_keeps_no_other(ground: Ground) -> None:
     world = ground.world
-    named, other = world.hand_over("a"), world.hand_over("b")
+    named, other = world.hand_over("pond"), world.hand_over("tarn")
     ground.scan()
     world.store.before_delete.append(lambda: world.record(named))
     ground.clean(DAY, **KINDS)
