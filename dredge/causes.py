@@ -23,11 +23,7 @@ class Cause:
     what_to_do: str = ""
 
     def error(self, words: str, what_to_do: str = "") -> DredgeError:
-        """Make the error.
-
-        Args:
-            words: the request, its object, and the service's code and message; without secrets.
-        """
+        """Make the error. `words`: the request, its object, and the service's code and message; without secrets."""
         ends = what_to_do or self.what_to_do
         return self.family(f"{words.rstrip('. ')}. {ends}" if ends else words)
 

@@ -264,10 +264,7 @@ class Settings:
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
         """Read the Params of a DAG, an operator's `config`, or the options of a command; they may be rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        Raises ConfigError: an unknown name, or an invalid value."""
         return cls(**read_settings(cls, params))
 
 

@@ -151,16 +151,9 @@ class Approvals:
     output: type[ApproveOutput]
 
     def approve(self, run: PlannedRun[Any]) -> StepSummary | None:
-        """Ask for an approval if one is needed, and read the answer.
-
-        Returns:
-            The summary of an approved run; None for a run without a request.
-
-        Raises:
-            AwaitingApprovalError: no answer yet.
-            RejectedError: rejected, or not approved in time.
-            RefusedError: an invalid approval, or results of different runs.
-        """
+        """Ask for an approval if one is needed, and read the answer. Returns the summary of an approved run; None for a
+        run without a request. Raises AwaitingApprovalError: no answer yet; RejectedError: rejected, or not approved in
+        time; RefusedError: an invalid approval, or results of different runs."""
         guards = run.folder.read_output(self.output.GUARDS)
         if guards is not None and not why_asked(run.plan, guards):
             return None

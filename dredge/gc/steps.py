@@ -92,17 +92,8 @@ def load_steps() -> None:
 
 
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
-    """Do the remaining steps of a planned run, and write the report, also of a failed run.
-
-    Args:
-        purge: of the last step; None uses `purge_days`.
-
-    Returns:
-        The summary of the report.
-
-    Raises:
-        DredgeError: of the failed step.
-    """
+    """Do the remaining steps of a planned run, and write the report, also of a failed run. `purge`: of the last step;
+    None uses `purge_days`. Returns the summary of the report. Raises DredgeError: of the failed step."""
     from dredge.gc import steps
     from dredge.runs.failures import try_to
 
@@ -125,11 +116,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read the stored `report.json` of a run.
-
-    Raises:
-        NotFoundError: the run has not ended.
-    """
+    """Read the stored `report.json` of a run. Raises NotFoundError: the run has not ended."""
     from dredge.gc.save_report.step import REPORT
 
     report: dict[str, Any] = run.folder.read_json(REPORT)
@@ -137,12 +124,8 @@ def read_report(run: Run) -> dict[str, Any]:
 
 
 def put_question(run: Run) -> Question:
-    """Make the question of a run awaiting approval, and write its current report.
-
-    Raises:
-        RefusedError: the run has no question.
-        LeaseHeldError: another run has taken over.
-    """
+    """Make the question of a run awaiting approval, and write its current report. Raises RefusedError: the run has no
+    question; LeaseHeldError: another run has taken over."""
     from dredge.gc.approve import make_question
     from dredge.gc.save_report.step import write_report
 
@@ -156,11 +139,7 @@ def resume(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Resume a local run after its complete steps.
-
-    Raises:
-        DredgeError: the run cannot be resumed, or a step failed.
-    """
+    """Resume a local run after its complete steps. Raises DredgeError: the run cannot be resumed, or a step failed."""
     from dredge.gc import steps
     from dredge.runs.clock import utc_now
     from dredge.runs.run import reopen
@@ -235,11 +214,8 @@ def purge(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps of a local run, and release its lease unless it awaits an answer.
-
-    Raises:
-        DredgeError: a step failed.
-    """
+    """Do the remaining steps of a local run, and release its lease unless it awaits an answer. Raises DredgeError: a
+    step failed."""
     from dredge.approve.step import given_back
     from dredge.gc.approve import find_question
 

@@ -41,11 +41,7 @@ VERIFY = "verify.json"
 
 
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Verify the deletions of a run.
-
-    Raises:
-        FormatError: a deleted object is still there, or a live object was deleted.
-    """
+    """Verify the deletions of a run. Raises FormatError: a deleted object still exists, or a live one was deleted."""
 
     def read(inputs: Mapping[str, StepSummary]) -> list[Ref] | None:
         # What others deleted is found by clean runs.

@@ -103,15 +103,9 @@ def plan_inventory(
 def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:
-    """Find the inventory at a URI.
-
-    Args:
-        uri: of a manifest.json, of the folder with the inventories of all dates (the newest complete one is read), of a
-            table, or of a folder of tables.
-
-    Raises:
-        RefusedError: another bucket, too old, in the future, or incomplete.
-    """
+    """Find the inventory at a URI. `uri`: of a manifest.json, of the folder with the inventories of all dates (the
+    newest complete one is read), of a table, or of a folder of tables. Raises RefusedError: another bucket, too old, in
+    the future, or incomplete."""
     if uri.endswith(f"/{MANIFEST}"):
         return _by_manifest(uri, namespace, now, age_max, options)
     if (kind := _kind(uri)) is not None:

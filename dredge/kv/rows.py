@@ -204,11 +204,8 @@ def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
     """Remove the words of lakeFS's driver (pgx) from a PostgreSQL connection text.
 
     libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the session;
-    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words.
-
-    Returns:
-        The text without them, and the removed words with their plain values.
-    """
+    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words. Returns the text without
+    them, and the removed words with their plain values."""
     taken: dict[str, str] = {}
 
     def is_kept(name: str, value: str) -> bool:

@@ -154,14 +154,8 @@ class Keeping:
 
 
 def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None = None) -> Keeping | None:
-    """Read the state left by the last complete run.
-
-    Args:
-        settings: of the next run, if known; else the defaults.
-
-    Returns:
-        None for an unknown state: of other kinds, or with only runs known.
-    """
+    """Read the state left by the last complete run. `settings`: of the next run, if known; else the defaults. Returns
+    None for an unknown state: of other kinds, or with only runs known."""
     if place.kind != LAKEFS or not place.lease_uri:
         return None
     current = _current(place)

@@ -77,11 +77,7 @@ class Objects:
         return sum(part.rows for part in self.parts)
 
     def page(self, wanted: Filter, sort: str = "", start: str = "", limit: int = PAGE_ROWS) -> Page:
-        """Read a page of rows.
-
-        Args:
-            start: `next` of the previous page; "" for the first.
-        """
+        """Read a page of rows. `start`: `next` of the previous page; "" for the first."""
         if sort not in SORTS:
             raise ConfigError("unknown order of objects")
         guards = "" if self._guards is None else self._guards.summary.digest

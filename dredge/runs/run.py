@@ -239,18 +239,9 @@ def check_chain(
     links: Mapping[str, Sequence[str]],
     seen: Mapping[str, StepSummary] | None = None,
 ) -> dict[str, StepSummary]:
-    """Read a chain of summaries from the store, and check it.
-
-    Args:
-        links: input steps by step; `PLAN` is the plan.
-        seen: summaries of the caller; must equal the stored ones.
-
-    Returns:
-        The summaries by step.
-
-    Raises:
-        RefusedError: a step is not complete, or the chain is broken.
-    """
+    """Read a chain of summaries from the store, and check it. `links`: input steps by step; `PLAN` is the plan. `seen`:
+    summaries of the caller; must equal the stored ones. Returns the summaries by step. Raises RefusedError: a step is
+    not complete, or the chain is broken."""
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
         found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))

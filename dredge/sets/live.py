@@ -43,11 +43,8 @@ class ShardedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether the set has each wanted hash.
-
-        Args:
-            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
-        """
+        """Whether the set has each wanted hash. `its_shards_only`: skip shards without a wanted hash, so damage there
+        is not noticed."""
         everything = np.concatenate(wanted) if len(wanted) != 1 else wanted[0]
         answer = np.zeros(len(everything), bool)
         place = shard_of(everything, self.bits)
@@ -90,11 +87,8 @@ class CountedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether an active range has each wanted hash; see `ShardedSet.find`.
-
-        Raises:
-            FormatError: a file differs from the written one, or an address has more subtractions than additions.
-        """
+        """Whether an active range has each wanted hash; see `ShardedSet.find`. Raises FormatError: a file differs from
+        the written one, or an address has more subtractions than additions."""
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):

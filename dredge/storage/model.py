@@ -181,16 +181,9 @@ class ObjectDeleter(Protocol):
         """The folder of the keys, without a trailing slash."""
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key by its exact name.
-
-        Args:
-            may_send: called right before each request, after any wait; must not raise. After False nothing more
-                is sent, and
-                unsent keys have the code `NOT_SENT`.
-
-        Returns:
-            One outcome per key, in order. Only an error of the whole request (such as a missing bucket) raises.
-        """
+        """Delete each key by its exact name. `may_send`: called right before each request, after any wait; must not
+        raise. After False nothing more is sent, and unsent keys have the code `NOT_SENT`. Returns one outcome per key,
+        in order. Only an error of the whole request (such as a missing bucket) raises."""
 
 
 @runtime_checkable
@@ -198,14 +191,9 @@ class ListedDeleter(ObjectDeleter, Protocol):
     """A deleter whose store deletes exactly the listed objects."""
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete objects unchanged since they were listed; otherwise like `delete`.
-
-        Args:
-            objects: from a listing or lookup of this store; one without an etag is deleted by its key.
-
-        Returns:
-            One outcome per object, in order; "kept" for a changed object, or one on hold in the store.
-        """
+        """Delete objects unchanged since they were listed; otherwise like `delete`. `objects`: from a listing or lookup
+        of this store; one without an etag is deleted by its key. Returns one outcome per object, in order; "kept" for a
+        changed object, or one on hold in the store."""
 
 
 def exists(reader: ObjectReader, key: str) -> bool:
@@ -241,14 +229,9 @@ class Stretch:
 
 
 def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> Iterator[Stretch]:
-    """List from the first to the last of some names; every name is in one stretch. The caller may stop early.
-
-    Args:
-        names: distinct, in byte order, at least one.
-
-    Raises:
-        FormatError: this store cannot list between these names; single lookups may still work.
-    """
+    """List from the first to the last of some names; every name is in one stretch. The caller may stop early. `names`:
+    distinct, in byte order, at least one. Raises FormatError: this store cannot list between these names; single
+    lookups may still work."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -109,11 +109,7 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     """Open a store for reading.
 
     The store connects at its first call, so opening is cheap, safe before a fork, and does not check that the store
-    exists. Readers, writers and deleters can be pickled.
-
-    Args:
-        options: None reads this process's environment.
-    """
+    exists. Readers, writers and deleters can be pickled. `options`: None reads this process's environment."""
     driver, location, options = _driver(uri, options)
     return driver.reader(location, options)
 

@@ -35,16 +35,9 @@ class ObjectCopier(Protocol):
         """Copy one object, and check the copy.
 
         The size and any comparable checksums must be equal. The copy keeps content type, metadata, encryption and
-        storage class if the store has them.
-
-        Args:
-            if_absent: only if the key is free in the target; without conditional writes, a check before the copy.
-
-        Raises:
-            NotFoundError: no source.
-            ConflictError: the target exists; nothing was written.
-            FormatError: the source differs, and nothing was written; or the copy differs from the source.
-        """
+        storage class if the store has them. `if_absent`: only if the key is free in the target; without conditional
+        writes, a check before the copy. Raises NotFoundError: no source; ConflictError: the target exists; nothing was
+        written; FormatError: the source differs, and nothing was written; or the copy differs from the source."""
 
 
 def check_source(
@@ -93,12 +86,8 @@ class VersionReader:
     """Reads the versions of a bucket. These methods are those of a store without versions."""
 
     def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps versions.
-
-        Args:
-            probe_uri: a writable folder in the same account, for stores that show it only after a write; "" for
-                no write.
-        """
+        """Whether the bucket keeps versions. `probe_uri`: a writable folder in the same account, for stores that show
+        it only after a write; "" for no write."""
         return "off"
 
     def versions(self, key: str) -> list[ObjectVersion]:
@@ -130,14 +119,7 @@ class VersionDeleter(Protocol):
     """Deletes single versions by their ids."""
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions permanently.
-
-        Args:
-            wanted: key and version id of each.
-
-        Returns:
-            One outcome each, in order.
-        """
+        """Delete versions permanently. `wanted`: key and version id of each. Returns one outcome each, in order."""
 
 
 class NamedVersionDeleter:
@@ -191,11 +173,8 @@ class OldVersionDeleter:
     def delete(
         self, wanted: Sequence[tuple[str, ObjectVersion]], may_send: MaySend = always
     ) -> list[DeleteOutcome]:
-        """Delete versions permanently; see `VersionDeleter.delete`.
-
-        Raises:
-            RefusedError: one is a current version; none was deleted.
-        """
+        """Delete versions permanently; see `VersionDeleter.delete`. Raises RefusedError: one is a current version; none
+        was deleted."""
         for key, version in wanted:
             if version.is_latest and not version.is_marker:
                 raise RefusedError(
@@ -212,11 +191,8 @@ class ExactVersionDeleter:
         self._deleter = deleter
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions permanently; see `VersionDeleter.delete`.
-
-        Raises:
-            RefusedError: one has `NULL_VERSION`; none was deleted.
-        """
+        """Delete versions permanently; see `VersionDeleter.delete`. Raises RefusedError: one has `NULL_VERSION`; none
+        was deleted."""
         for key, version_id in wanted:
             if version_id in ("", NULL_VERSION):
                 raise RefusedError(

@@ -223,14 +223,8 @@ class Applier:
         return self.outcomes
 
     def verify_removed(self, standing: Collection[bytes] = ()) -> None:
-        """Check the removals of a crashed run, by its undo log.
-
-        Args:
-            standing: partitions that only lost single keys; records may reference them.
-
-        Raises:
-            NamedAgainError: a record references a removal; it was restored.
-        """
+        """Check the removals of a crashed run, by its undo log. `standing`: partitions that only lost single keys;
+        records may reference them. Raises NamedAgainError: a record references a removal; it was restored."""
         self._removed |= {row.partition for row in self._undo.read()}.difference(standing)
         self._look()
 

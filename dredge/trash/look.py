@@ -113,11 +113,8 @@ class References:
 
 
 def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:
-    """Read repository records, then branch records.
-
-    Args:
-        others: partitions with the shape of a repository and without a record; their branches are read too.
-    """
+    """Read repository records, then branch records. `others`: partitions with the shape of a repository and without a
+    record; their branches are read too."""
     repositories = {record.name: record for record in _repositories(view)}
     partitions = {record.partition for record in repositories.values()} | set(others)
     branches = {partition: _branches(view, partition) for partition in sorted(partitions)}
@@ -225,11 +222,7 @@ class Look:
 
 
 def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
-    """Read a store.
-
-    Args:
-        noted: commits to look up, by the partition of their repository.
-    """
+    """Read a store. `noted`: commits to look up, by the partition of their repository."""
     with reader.view() as view:
         return look_through(view, noted)
 

@@ -116,12 +116,8 @@ class Classifier:
         young: str = "",
         held: str = "",
     ) -> TrashFinding:
-        """A finding without references, for a wait and then removal.
-
-        Args:
-            young: why it is too young by that time; "" if it is not.
-            held: why it cannot be proved unreferenced; "" if it can.
-        """
+        """A finding without references, for a wait and then removal. `young`: why it is too young by that time; "" if
+        it is not. `held`: why it cannot be proved unreferenced; "" if it can."""
         return TrashFinding(
             partition,
             key,

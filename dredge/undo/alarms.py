@@ -107,11 +107,8 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
 
 
 def read_alarms(state: ObjectReader) -> list[Alarm]:
-    """Read every alarm of a repository, newest first, including acknowledged alarms.
-
-    Raises:
-        FormatError: an unreadable alarm, so it counts as open.
-    """
+    """Read every alarm of a repository, newest first, including acknowledged alarms. Raises FormatError: an unreadable
+    alarm, so it counts as open."""
 
     def read(key: str) -> Alarm:
         try:

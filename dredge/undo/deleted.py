@@ -60,16 +60,10 @@ class Collected:
 
 
 def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Table:
-    """The candidates of a part, without those known to have stayed.
-
-    Returns:
-        Rows with `address`, `size`, `etag` (null for an unlisted object), `hash`, `reason`; `outcome` (null without a
-        ledger row), `version_id` (of the delete marker; null without one) and `done_by` (end of the deletion by the
-        store's clock; null without a ledger row).
-
-    Raises:
-        FormatError: an address outside the folders.
-    """
+    """The candidates of a part, without those known to have stayed. Returns rows with `address`, `size`, `etag` (null
+    for an unlisted object), `hash`, `reason`; `outcome` (null without a ledger row), `version_id` (of the delete
+    marker; null without one) and `done_by` (end of the deletion by the store's clock; null without a ledger row).
+    Raises FormatError: an address outside the folders."""
     rows = folder.read_part(part, _COLUMNS)
     if any(not address.startswith(tuple(below)) for address in rows["address"].to_pylist()):
         raise FormatError(

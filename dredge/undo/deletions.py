@@ -104,11 +104,8 @@ class DeletingPlan(RunPlan, Protocol):
 
 
 def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
-    """Write the record of a sweep before its first deletion; a sweep without candidates has no record.
-
-    Raises:
-        FormatError: the record of an earlier sweep of this run is unreadable.
-    """
+    """Write the record of a sweep before its first deletion; a sweep without candidates has no record. Raises
+    FormatError: the record of an earlier sweep of this run is unreadable."""
     if not len(hashes):
         return
     plan, key = run.plan, _key(run.plan.run_id)
@@ -187,11 +184,8 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
 
 def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
-    """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None.
-
-    Args:
-        run_id: the run; its record from an interrupted sweep does not count as an earlier run.
-    """
+    """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None. `run_id`:
+    the run; its record from an interrupted sweep does not count as an earlier run."""
     if way != OFF:
         return None
     # Runs with undo do not count, as they are no evidence for runs without; nor do unreadable records.
@@ -269,10 +263,7 @@ def read_checked(state: ObjectReader) -> Checked:
 
 def named_by_check(state: ObjectReader) -> set[str]:
     """Keys of the files of the last finished check, relative to the folder of lease and index; empty without a check.
-
-    Raises:
-        FormatError: a damaged record, so its files are unknown.
-    """
+    Raises FormatError: a damaged record, so its files are unknown."""
     tagged = read_tagged(state, _KEY)
     if tagged is None:
         return set()
@@ -291,11 +282,7 @@ def write_checked(
     sweeps: Collection[str],
     live: Hashes,
 ) -> None:
-    """Record a finished check.
-
-    Raises:
-        OvertakenError: another run has recorded a check meanwhile.
-    """
+    """Record a finished check. Raises OvertakenError: another run has recorded a check meanwhile."""
     name, data = f"{CHECKED}/{label}.u64", to_bytes(live)
     state.put(name, data)
     part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)

@@ -163,11 +163,8 @@ def _is_marker_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
 def delete_leftovers(
     namespace: str, run_uri: str, chosen: Sequence[Leftover], may_send: MaySend
 ) -> list[Leftover]:
-    """Delete the leftovers with outcome `WOULD_GO`, and return all of them with their outcomes.
-
-    Args:
-        chosen: from `Choosing`.
-    """
+    """Delete the leftovers with outcome `WOULD_GO`, and return all of them with their outcomes. `chosen`: from
+    `Choosing`."""
     found = list(chosen)
     copies = [i for i, item in enumerate(found) if item.outcome == WOULD_GO and item.way == QUARANTINE]
     if copies:

@@ -92,11 +92,8 @@ def write_pin(state: ObjectWriter, pin: Pin) -> None:
 
 
 def read_pins(state: ObjectReader) -> list[Pin]:
-    """Read every pin of a repository, including ended pins.
-
-    Raises:
-        FormatError: an unreadable pin, so its objects are unknown.
-    """
+    """Read every pin of a repository, including ended pins. Raises FormatError: an unreadable pin, so its objects are
+    unknown."""
     found = ordered_map(lambda name: _read(state, name), _records(state), _AT_ONCE)
     return [pin for pin in found if pin is not None]
 
@@ -154,14 +151,8 @@ def narrow_pin(
     size_bytes: int,
     now: datetime,
 ) -> Pin | None:
-    """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
-
-    Args:
-        now: the store's time, asked after the last answer of the store.
-
-    Returns:
-        The new pin; None without a pin.
-    """
+    """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends. `now`: the
+    store's time, asked after the last answer of the store. Returns the new pin; None without a pin."""
 
     def narrow(pin: Pin) -> Pin:
         found = replace(pin, sets=sets, objects=objects, size_bytes=size_bytes, finished_at=now)

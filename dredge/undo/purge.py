@@ -76,15 +76,9 @@ def purge(
     clock: Clock = utc_now,
     find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
 ) -> StepSummary:
-    """Purge the leftovers of runs.
-
-    Args:
-        holder: of the lease; None is this purge alone.
-        find_live: returns hashes of live objects to keep; None without any.
-
-    Raises:
-        UnavailableError: some leftovers could not be deleted; the others were.
-    """
+    """Purge the leftovers of runs. `holder`: of the lease; None is this purge alone. `find_live`: returns hashes of
+    live objects to keep; None without any. Raises UnavailableError: some leftovers could not be deleted; the others
+    were."""
     with side_run(
         collected.repository,
         collected.uri,
@@ -114,11 +108,8 @@ def purge_runs(
     runs: Sequence[SweptRun],
     live: LiveSet,
 ) -> None:
-    """Purge the leftovers of the given runs; the body of a step.
-
-    Args:
-        live: hashes of objects to keep, live or possibly live.
-    """
+    """Purge the leftovers of the given runs; the body of a step. `live`: hashes of objects to keep, live or possibly
+    live."""
     cutoff = _cutoff(run, config)
     parts = [
         SweptPart(run_uri=swept.folder.uri, way=swept.way, below=list(swept.below), part=part)

@@ -191,11 +191,8 @@ def bring_back(
     now: Callable[[], datetime],
     options: StorageOptions | None = None,
 ) -> list[Restored]:
-    """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease.
-
-    Returns:
-        The outcome of each row, in their order.
-    """
+    """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease. Returns the outcome of
+    each row, in their order."""
     at = now()
     pin_id = new_descending_xid(at)
     folder = pin_folder(state.uri, pin_id, options)

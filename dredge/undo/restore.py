@@ -74,12 +74,8 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run.
-
-    Raises:
-        NotFoundError: no object is restorable any more.
-        UnavailableError: some objects were not restored; the others were.
-    """
+    """Restore deletions of a run. Raises NotFoundError: no object is restorable any more; UnavailableError: some
+    objects were not restored; the others were."""
     uri = collected.run_uri_of(config.run)
     _demand_run(uri, options)
     with side_run(

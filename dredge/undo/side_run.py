@@ -96,14 +96,8 @@ def side_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[SideRun]:
-    """Begin a run beside collections, and release the lease at its end.
-
-    Args:
-        holder: of the lease; the same holder gets it again after a crash. None: this run alone.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-    """
+    """Begin a run beside collections, and release the lease at its end. `holder`: of the lease; the same holder gets it
+    again after a crash. None: this run alone. Raises LeaseHeldError: another run works on the repository."""
     before, now = clock(), store_clock(state, "")
     check_clocks((now - before).total_seconds(), CLOCK_SKEW_SECONDS_MAX)
     run_id = new_descending_xid(now)
@@ -173,11 +167,8 @@ def work_through[C, T](
     unit: str,
     total: int,
 ) -> Tally:
-    """Run tasks while this process watches, and note their ledger and figures.
-
-    Args:
-        fn: the work of a task; it must pass the gate before each request.
-    """
+    """Run tasks while this process watches, and note their ledger and figures. `fn`: the work of a task; it must pass
+    the gate before each request."""
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
     gate = gate_of(run.plan.lease, watched)
     with watching(run.folder, run.state, watched, lambda: None, LOOK_SECONDS):

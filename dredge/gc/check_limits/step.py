@@ -46,12 +46,8 @@ from dredge.undo.ways import cost_of_undo
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Check the candidates of a run.
-
-    Raises:
-        AlarmError: an earlier run deleted live objects.
-        RefusedError: a guard refused, or a limit is exceeded and no person is to be asked.
-    """
+    """Check the candidates of a run. Raises AlarmError: an earlier run deleted live objects; RefusedError: a guard
+    refused, or a limit is exceeded and no person is to be asked."""
 
     owner = Ahead(lambda _: read_environment_and_owner(Site.of_run(run)))
 

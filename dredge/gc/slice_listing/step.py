@@ -71,12 +71,8 @@ def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
     """List `data/`, all slices at once, and write every object older than the cutoff.
 
     An optimized run lists the uncovered slices of its window, and slices with restored objects. A clean run may be
-    planned on an inventory.
-
-    Raises:
-        RefusedError: an object without a usable time, or an incomplete inventory.
-        FormatError: a missing or damaged file of an inventory.
-    """
+    planned on an inventory. Raises RefusedError: an object without a usable time, or an incomplete inventory;
+    FormatError: a missing or damaged file of an inventory."""
     level = Ahead(lambda _: run.reader.list_level(DATA))
     return run.step(
         SliceListingOutput,

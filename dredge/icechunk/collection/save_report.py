@@ -433,13 +433,9 @@ def _figures(report: Mapping[str, Any]) -> dict[str, int]:
 
 def advance_state(run: Run) -> StepSummary | None:
     """Write the state for the next run; None for a run with kept kinds, a dry run, or an optimized run without a usable
-    pending list: the next run builds on the same state as this one.
-
-    Raises:
-        RefusedError: a step is incomplete, or the inputs do not belong together.
-        ConflictError: another run has advanced the state.
-        LeaseHeldError: another run has taken over.
-    """
+    pending list: the next run builds on the same state as this one. Raises RefusedError: a step is incomplete, or the
+    inputs do not belong together; ConflictError: another run has advanced the state; LeaseHeldError: another run has
+    taken over."""
     config, mark = run.plan.config, run.folder.read_output(outputs.MarkOutput)
     if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None

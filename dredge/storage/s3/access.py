@@ -347,11 +347,7 @@ CLIENTS = ProcessCache()
 
 
 def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3Client:
-    """The boto3 client of a bucket.
-
-    Args:
-        retries: False for a client that reports throttling instead of trying again.
-    """
+    """The boto3 client of a bucket. `retries`: False for a client that reports throttling instead of trying again."""
     return CLIENTS.get(
         ("boto3", options, bucket, retries),
         lambda: access_to(options, bucket).client(retries, options.requester_pays),

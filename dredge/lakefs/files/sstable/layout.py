@@ -94,14 +94,8 @@ def put_uvarint(value: int) -> bytes:
 
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Decode an unsigned number of at most 64 bits.
-
-    Returns:
-        The number, and the position after it.
-
-    Raises:
-        ValueError: it is truncated, too long, or not in its shortest form.
-    """
+    """Decode an unsigned number of at most 64 bits. Returns the number, and the position after it. Raises ValueError:
+    it is truncated, too long, or not in its shortest form."""
     value = shift = 0
     while at < end:
         byte = data[at]
@@ -290,11 +284,8 @@ def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int | None) -> Envelope:
-    """Read and check footer, metaindex and properties.
-
-    Args:
-        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-    """
+    """Read and check footer, metaindex and properties. `kind`: `ranges` or `metaranges` of objects; None accepts refs
+    dumps as well."""
     footer = get_footer(data, name)
     if footer.metaindex.end != len(data) - FOOTER_SIZE:
         raise damaged(name, f"metaindex block at {footer.metaindex}", "does not end where the footer starts")
