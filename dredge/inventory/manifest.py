@@ -100,6 +100,19 @@ def plan_inventory(
     return found
 
 
+def find_again(
+    planned: Inventory | None, namespace: str, now: datetime, options: StorageOptions | None
+) -> Contents:
+    """Find the inventory of a plan again, whose age the plan has checked. Raises RefusedError: it was replaced."""
+    assert planned is not None
+    found = find_inventory(planned.uri, namespace, now, timedelta.max, options)
+    if found.source != planned:
+        raise RefusedError(
+            f"inventory {planned.uri} was replaced since the run was planned. Nothing was deleted. Start a new run."
+        )
+    return found
+
+
 def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:

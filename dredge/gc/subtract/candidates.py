@@ -261,7 +261,6 @@ CANDIDATES = pa.schema(
 
 # lakeFS signs the addresses that it hands out for uploads.
 _SIGNED = r",[A-Za-z0-9_-]{43}$"
-_MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 
 class SubtractOutput(StepOutput):

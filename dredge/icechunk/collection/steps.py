@@ -53,6 +53,7 @@ from dredge.icechunk.collection.run import (
 from dredge.icechunk.collection.save_report import build_report, make_question, save_report, write_report
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
+from dredge.icechunk.preflight import check
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, names_of, spec_version
 from dredge.inventory.manifest import plan_inventory
 from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
@@ -93,6 +94,7 @@ __all__ = [
     "Question",
     "Run",
     "bulk_delete",
+    "check",
     "check_limits",
     "check_resumable",
     "is_local",

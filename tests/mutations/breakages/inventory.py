@@ -29,7 +29,7 @@ INVENTORY = (
     Breakage("an inventory that lacks slices is taken for complete", "dredge.gc.slice_listing.step",
              "_check_complete", Put("If", "missing", False),
              ("test_an_inventory_without_an_old_slice_is_refused",)),
-    Breakage("another inventory than the planned one is read", "dredge.gc.slice_listing.step",
-             "_same_inventory", Put("If", "source", False),
+    Breakage("another inventory than the planned one is read", "dredge.inventory.manifest",
+             "find_again", Put("If", "source", False),
              ("test_an_inventory_that_was_replaced_since_the_plan_stops_the_run",)),
 )  # fmt: skip
