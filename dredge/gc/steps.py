@@ -175,19 +175,9 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Make a mark without deletions, then purge copies and old versions proved not live by it.
-
-    Args:
-        holder: of the lease; None is this purge alone.
-
-    Raises:
-        ConfigError: no such run.
-        LeaseHeldError: another run works on the repository.
-        AlarmError: an alarm about deleted live objects is open.
-        RefusedError: the mark is not complete, or the namespace is blocked.
-        UnavailableError: some objects could not be purged.
-        FormatError: a pin cannot be read, so the pinned objects are unknown.
-    """
+    """Make a mark without deletions, then purge copies and old versions proved not live by it. `holder`: of the lease;
+    None is this purge alone. Raises ConfigError: no such run; RefusedError: the mark is not complete; else as
+    `purge_old` and `plan_run`."""
     from dredge.gc import steps
     from dredge.gc.undo import collected_of, config_of_mark
     from dredge.lakefs import LakeFSClient

@@ -97,14 +97,8 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run; `holder` of the lease is None for this restore alone.
-
-    Raises:
-        ConfigError: no such run, or no matching deletion.
-        NotFoundError: no such repository.
-        LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be restored; the others were.
-    """
+    """Restore deletions of a run. `holder`: of the lease; None is this restore alone. Raises ConfigError: no such run,
+    or no matching deletion; NotFoundError: no such repository; else as `dredge.undo.restore.restore`."""
     collected = collected_of(config.repository, client, options)
     return restoring.restore(collected, config, runner, holder, options, clock)
 

@@ -52,14 +52,6 @@ class Undoing:
     preview: Callable[[Any, StorageOptions | None], Choice]
 
 
-def _of_lakefs(config: LakeFSRestoreConfig, options: StorageOptions | None) -> Choice:
-    return preview(config, open_lakefs_run(config.run, options=options))
-
-
-def _of_icechunk(config: IcechunkRestoreConfig, options: StorageOptions | None) -> Choice:
-    return preview(config, open_swept(config.run, config.repository, options))
-
-
 UNDOING: Mapping[str, Undoing] = {
     LAKEFS: Undoing(
         dag="lakefs_gc_restore",
@@ -70,7 +62,7 @@ UNDOING: Mapping[str, Undoing] = {
         setting="repository",
         planned="repository",
         reasons={name: REASON_WORDS[name] for name in REASONS},
-        preview=_of_lakefs,
+        preview=lambda config, options: preview(config, open_lakefs_run(config.run, options=options)),
     ),
     ICECHUNK: Undoing(
         dag="icechunk_restore",
@@ -84,7 +76,7 @@ UNDOING: Mapping[str, Undoing] = {
             "unreachable": "not reachable from a branch, tag or kept snapshot",
             "overwritten": "an old copy of the repo info",
         },
-        preview=_of_icechunk,
+        preview=lambda config, options: preview(config, open_swept(config.run, config.repository, options)),
     ),
 }
 
