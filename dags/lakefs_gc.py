@@ -25,17 +25,13 @@ from airflow_dredge.operators.lakefs.mark_sweep import (
     LakeFSSubtractLiveOperator,
     LakeFSVerifySweepOperator,
 )
+from airflow_dredge.operators.lakefs.params import CONFIG, FORM, RUN_DEFAULTS, gc_params, gc_schedules
 from airflow_dredge.operators.lakefs.run import (
-    CONFIG,
-    FORM,
-    RUN_DEFAULTS,
     LakeFSAcquireLeaseOperator,
     LakeFSCheckOperator,
     LakeFSPlanRunOperator,
     LakeFSReleaseLeaseOperator,
     LakeFSSaveReportOperator,
-    gc_params,
-    gc_schedules,
 )
 from airflow_dredge.operators.params import share_params
 from airflow_dredge.operators.run_check import UNCHECKED, task_arguments

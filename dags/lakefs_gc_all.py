@@ -18,7 +18,7 @@ from airflow_dredge.operators.lakefs.many import (
     LakeFSCollectRepositoryOperator,
     LakeFSSaveSummaryOperator,
 )
-from airflow_dredge.operators.lakefs.run import ALL_FORM, WHICH
+from airflow_dredge.operators.lakefs.params import ALL_FORM, WHICH
 
 _ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=RETRIES)
 _MANY = Many(

@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from airflow_dredge.operators.dag_factory import About, one_task_dag
 from airflow_dredge.operators.failures import RETRIES
-from airflow_dredge.operators.lakefs.run import METADATA, METADATA_FORM
+from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM
 from airflow_dredge.operators.params import templates
 from airflow_dredge.operators.undo import LakeFSMetadataOperator
 

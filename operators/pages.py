@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.hooks.connections import find_connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.lakefs.run import gc_schedules
+from airflow_dredge.operators.lakefs.params import gc_schedules
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, DredgeError
 from dredge.settings import with_nearest

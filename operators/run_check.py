@@ -125,7 +125,7 @@ def _every_setting() -> Iterator[Setting]:
     # Imported by tasks only, because the modules of Params import this one's users.
     from airflow_dredge.operators.icechunk import params as icechunk
     from airflow_dredge.operators.kv import params as kv
-    from airflow_dredge.operators.lakefs import run as lakefs
+    from airflow_dredge.operators.lakefs import params as lakefs
 
     for forms in (lakefs, icechunk):
         for form in (forms.ALL_FORM, forms.FORM, forms.PURGE_FORM, forms.RESTORE_FORM):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_dredge.operators.icechunk import params as icechunk
 from airflow_dredge.operators.kv import params as kv
-from airflow_dredge.operators.lakefs import run as lakefs
+from airflow_dredge.operators.lakefs import params as lakefs
 from dredge.settings import table_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"

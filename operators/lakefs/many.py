@@ -15,7 +15,7 @@ from airflow_dredge.operators.airflow_versions import TaskDeferralTimeout
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
-from airflow_dredge.operators.lakefs.run import FORM_OF_A_RUN, repository_settings
+from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
 from airflow_dredge.operators.many import SaveSummaryOperator, make_conf, split_runs
 from dredge.gc.many import ManyConfig, choose_repositories
 

@@ -249,7 +249,7 @@ def test_every_task_has_the_pool_and_the_queue_that_its_dag_was_made_with(collec
 
 
 def test_every_setting_of_the_form_reaches_its_task(dags: dict[str, DAG]) -> None:
-    from airflow_dredge.operators.lakefs.run import COLLECTION
+    from airflow_dredge.operators.lakefs.params import COLLECTION
 
     dag, names = dags["lakefs_gc"], [found.name for found in COLLECTION]
     plan = dag.get_task("plan")
@@ -305,7 +305,7 @@ def test_spark_steps_start_the_job_of_their_own_name(dags: dict[str, DAG]) -> No
 def test_params_refuse(name: str, value: Any) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
-    from airflow_dredge.operators.lakefs.run import gc_params
+    from airflow_dredge.operators.lakefs.params import gc_params
 
     with pytest.raises(ParamValidationError):
         gc_params()[name].resolve(value)

@@ -15,7 +15,7 @@ from airflow_dredge.operators.lakefs.many import (
     LakeFSCollectRepositoryOperator,
     LakeFSSaveSummaryOperator,
 )
-from airflow_dredge.operators.lakefs.run import (
+from airflow_dredge.operators.lakefs.params import (
     ALL_FORM,
     FORM,
     GC_SCHEDULES,

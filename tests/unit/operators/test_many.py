@@ -19,7 +19,7 @@ from airflow_dredge.operators.lakefs.many import (
     LakeFSCollectRepositoryOperator,
     LakeFSSaveSummaryOperator,
 )
-from airflow_dredge.operators.lakefs.run import ALL_FORM, GC_SCHEDULES, gc_params
+from airflow_dredge.operators.lakefs.params import ALL_FORM, GC_SCHEDULES, gc_params
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT, AllCollectedOperator
 from airflow_dredge.operators.params import make_params
 from airflow_dredge.operators.reporting import REPORT

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_dredge.operators.icechunk import params as icechunk
 from airflow_dredge.operators.kv import params as kv
-from airflow_dredge.operators.lakefs import run as lakefs
+from airflow_dredge.operators.lakefs import params as lakefs
 from airflow_dredge.operators.params import make_params, templates
 from airflow_dredge.operators.settings_page import PAGE, page
 from dredge.settings import Setting, setting, settings_of

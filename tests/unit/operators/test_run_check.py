@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
 from airflow_dredge.operators.failures import FAILURE
 from airflow_dredge.operators.icechunk.params import FORM as ICECHUNK
-from airflow_dredge.operators.lakefs.run import FORM
+from airflow_dredge.operators.lakefs.params import FORM
 from airflow_dredge.operators.run_check import (
     POLICY,
     RunCheck,
