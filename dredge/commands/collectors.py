@@ -22,32 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Collector:
-    """A collector, for its commands. Its functions import large modules when they are called.
-
-    Attributes:
-        metavar: of the argument with the repository.
-        setting: with the repository.
-        repository: an example, like `run`, the URI of a run's folder.
-        services: of which one may be unavailable.
-        steps: module with its steps, imported by the first command that needs it.
-        to_its_end: does the remaining steps of a run; None is that of `steps`.
-        runs: folder of runs inside a repository.
-        more_runs: lists others than collections: their JSON, and their lines; takes the URI and the limit.
-    """
+    """A collector, for its commands. Its functions import large modules when they are called."""
 
     group: str
-    metavar: str
-    setting: str
-    repository: str
+    metavar: str  # of the argument with the repository
+    setting: str  # with the repository
+    repository: str  # an example, like `run`, the URI of a run's folder
     run: str
-    services: str
-    steps: str
-    runs: str
+    services: str  # of which one may be unavailable
+    steps: str  # module with its steps, imported by the first command that needs it
+    runs: str  # folder of runs inside a repository
     config: Any
     purge_config: Any
     open_state: Callable[[str], ObjectWriter]
     read_report: Callable[[str], dict[str, Any]]
+    # does the remaining steps of a run; None is that of `steps`
     to_its_end: Callable[[Any, TaskRunner], object] | None = None
+    # lists others than collections: their JSON, and their lines; takes the URI and the limit
     more_runs: Callable[[str, int], tuple[dict[str, Any], list[str]]] = lambda _uri, _limit: ({}, [])
 
     @property

@@ -97,13 +97,10 @@ def parse_plan(value: object) -> Plan:
 
 @dataclass(slots=True)
 class Run(CollectionRun[Plan]):
-    """A collection's run with its lakeFS server; made with `Run.open`.
+    """A collection's run with its lakeFS server; made with `Run.open`."""
 
-    Attributes:
-        commits_of_try: refs and commits of the key-value store, read with the staging records by a try of
-            `mark_uncommitted` in this process, by its number.
-    """
-
+    # refs and commits of the key-value store, read with the staging records by a try of `mark_uncommitted` in
+    # this process, by its number
     commits_of_try: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _client: LakeFSClient | None = field(default=None, repr=False)
     _keys: Keys | None = None

@@ -27,16 +27,11 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The inventory of a run.
+    """The inventory of a run."""
 
-    Attributes:
-        uri: of its manifest.json, or of a table or a folder of tables.
-        created_at: start of its creation by the store, from the manifest; None for a table.
-        digest: of the manifest, or of the tables' names, sizes and ETags; another digest is another inventory.
-    """
-
-    uri: str
-    created_at: datetime | None
+    uri: str  # of its manifest.json, or of a table or a folder of tables
+    created_at: datetime | None  # start of its creation by the store, from the manifest; None for a table
+    # of the manifest, or of the tables' names, sizes and ETags; another digest is another inventory
     digest: str
 
 
@@ -52,30 +47,21 @@ _CLOCKS = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryFile:
-    """A file of an inventory; a payload.
-
-    Attributes:
-        md5: of its bytes, in hexadecimal digits; "" without a manifest.
-    """
+    """A file of an inventory; a payload."""
 
     uri: str
     size: int
-    md5: str
+    md5: str  # of its bytes, in hexadecimal digits; "" without a manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The format of the files of an inventory; a payload.
-
-    Attributes:
-        columns: names of the columns of CSV files without a header; empty for files with column names.
-        bucket: of the rows; "" for a store without buckets.
-        prefix: of the keys of the namespace, "/" at the end.
-    """
+    """The format of the files of an inventory; a payload."""
 
     kind: FileFormat
-    bucket: str
-    prefix: str
+    bucket: str  # of the rows; "" for a store without buckets
+    prefix: str  # of the keys of the namespace, "/" at the end
+    # names of the columns of CSV files without a header; empty for files with column names
     columns: list[str] = field(default_factory=list)
     quoted: bool = False
 

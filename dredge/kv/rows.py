@@ -56,15 +56,10 @@ class GuardFailedError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """Limits for scanning a table of a store that charges for reads.
+    """Limits for scanning a table of a store that charges for reads."""
 
-    Args:
-        units_per_second: DynamoDB read capacity units over all segments; None is unlimited.
-        segments: parts of the table that are scanned in parallel.
-    """
-
-    units_per_second: float | None = None
-    segments: int = 4
+    units_per_second: float | None = None  # DynamoDB read capacity units over all segments; None is unlimited
+    segments: int = 4  # parts of the table that are scanned in parallel
 
 
 class RowView(Protocol):

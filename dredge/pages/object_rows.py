@@ -81,16 +81,12 @@ _footers: Kept[pq.FileMetaData] = Kept(_FOOTERS_KEPT)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The selection of rows; "" and None select all.
-
-    Attributes:
-        branch: of the newest expired commit.
-    """
+    """The selection of rows; "" and None select all."""
 
     prefix: str = ""
     reason: str = ""
     outcome: str = ""
-    branch: str = ""
+    branch: str = ""  # of the newest expired commit
     size_min: int | None = None
     size_max: int | None = None
 

@@ -44,16 +44,11 @@ _OWNED_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of rows.
-
-    Attributes:
-        next: position of the next page; "" at the end.
-        looked_at: rows searched for this page, or excluded by the bounds of their group.
-    """
+    """A page of rows."""
 
     rows: pa.Table
-    next: str
-    looked_at: int
+    next: str  # position of the next page; "" at the end
+    looked_at: int  # rows searched for this page, or excluded by the bounds of their group
 
 
 _pages: Kept[Page] = Kept(_PAGES_KEPT)

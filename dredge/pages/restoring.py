@@ -33,21 +33,15 @@ from dredge.xid import descending_time
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """The restore of a kind of collection.
-
-    Attributes:
-        command: of the terminal, up to the run.
-        command_names_repository: whether the repository precedes the run there.
-        planned: name of the same value in a run's plan.
-    """
+    """The restore of a kind of collection."""
 
     dag: str
     form: str
-    command: tuple[str, ...]
-    command_names_repository: bool
+    command: tuple[str, ...]  # of the terminal, up to the run
+    command_names_repository: bool  # whether the repository precedes the run there
     config: type[RestoreConfig]
     setting: str
-    planned: str
+    planned: str  # name of the same value in a run's plan
     reasons: Mapping[str, str]
     preview: Callable[[Any, StorageOptions | None], Choice]
 
@@ -207,14 +201,10 @@ _CONNECTION = "kv_conn_id"
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The rows removed by a run.
-
-    Attributes:
-        partitions: rows by partition, the largest first, at most `PARTITIONS_SHOWN`.
-    """
+    """The rows removed by a run."""
 
     rows: int
-    partitions: list[tuple[str, int]]
+    partitions: list[tuple[str, int]]  # rows by partition, the largest first, at most `PARTITIONS_SHOWN`
 
 
 def removed_by(report: Mapping[str, Any]) -> Removed:

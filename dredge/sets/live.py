@@ -20,15 +20,10 @@ from dredge.storage import open_writer
 
 @dataclass(frozen=True, slots=True)
 class ShardedSet:
-    """A set of hashes in files.
+    """A set of hashes in files."""
 
-    Attributes:
-        bits: for 2**bits shards, by the first bits of the hash.
-        shards: file by shard; a shard without a file is empty.
-    """
-
-    bits: int
-    shards: dict[int, PartInfo]
+    bits: int  # for 2**bits shards, by the first bits of the hash
+    shards: dict[int, PartInfo]  # file by shard; a shard without a file is empty
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
@@ -61,14 +56,10 @@ class CountedSet:
     """Reference counts in files, in layers.
 
     The first layer is complete. Each later layer has the additions of a run (new ranges) and its subtractions (dropped
-    ranges). An address is live when its counts in all layers add up to more than 0.
-
-    Attributes:
-        layers: files by shard, the complete layer first.
-    """
+    ranges). An address is live when its counts in all layers add up to more than 0."""
 
     bits: int
-    layers: tuple[dict[int, PartInfo], ...]
+    layers: tuple[dict[int, PartInfo], ...]  # files by shard, the complete layer first
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
@@ -150,15 +141,10 @@ def in_any(
 
 @dataclass(frozen=True, slots=True)
 class LiveSet:
-    """All live addresses of a mark.
+    """All live addresses of a mark."""
 
-    Attributes:
-        sets: an address in any of them is live.
-        counted: an address with a count is live as well; None when `sets` has all.
-    """
-
-    sets: tuple[LocatedSet, ...]
-    counted: CountedSet | None = None
+    sets: tuple[LocatedSet, ...]  # an address in any of them is live
+    counted: CountedSet | None = None  # an address with a count is live as well; None when `sets` has all
     counted_uri: str = ""
 
     @property

@@ -78,18 +78,12 @@ _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A parsed URI.
-
-    Attributes:
-        bucket: name of an S3 or GCS bucket, or the URL of an Azure container; "" for local.
-        root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
-        uri: the canonical form, without trailing slash.
-    """
+    """A parsed URI."""
 
     driver: schemes.Driver
-    bucket: str
-    root: str
-    uri: str
+    bucket: str  # name of an S3 or GCS bucket, or the URL of an Azure container; "" for local
+    root: str  # key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local
+    uri: str  # the canonical form, without trailing slash
 
 
 def below(location: Location, folder: str) -> Location:

@@ -23,17 +23,12 @@ type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """Description of an object.
-
-    Attributes:
-        last_modified: by the store's clock, aware UTC.
-        etag: without quotes; in some stores a hash of the content (S3, for objects of one request).
-    """
+    """Description of an object."""
 
     key: str
     size: int
-    last_modified: datetime
-    etag: str | None
+    last_modified: datetime  # by the store's clock, aware UTC
+    etag: str | None  # without quotes; in some stores a hash of the content (S3, for objects of one request)
     storage_class: str | None = None
 
 
@@ -47,24 +42,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutcome:
-    """The outcome of one key.
-
-    Attributes:
-        outcome: "deleted" (confirmed by the store, in S3 also for absent keys; or missing after a lost answer),
-            "missing"
-            (by a clear answer), "kept" (only by `ListedDeleter`), "failed" (the object may exist) or
-                "not_addressable" (the
-            store has no exact name for the key; no request was sent).
-        code: the store's error code of failed keys; `CHANGED` or `STORE_HOLD` of kept keys.
-        message: of the store; for deleted keys its first answer, if that was in doubt.
-        version_id: of the delete marker in a bucket with versions; None after a lost answer.
-    """
+    """The outcome of one key."""
 
     key: str
+    # "deleted" (confirmed by the store, in S3 also for absent keys; or missing after a lost answer),
+    # "missing" (by a clear answer), "kept" (only by `ListedDeleter`), "failed" (the object may exist) or
+    # "not_addressable" (the store has no exact name for the key; no request was sent)
     outcome: Outcome
-    code: str | None = None
-    message: str | None = None
-    version_id: str | None = None
+    code: str | None = None  # the store's error code of failed keys; `CHANGED` or `STORE_HOLD` of kept keys
+    message: str | None = None  # of the store; for deleted keys its first answer, if that was in doubt
+    version_id: str | None = None  # of the delete marker in a bucket with versions; None after a lost answer
 
 
 type SkippedName = Callable[[str], None]
@@ -217,13 +204,9 @@ LOOKUPS_A_THREAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Pages of a listing, compared with names.
+    """Pages of a listing, compared with names."""
 
-    Attributes:
-        names: wanted names up to the end of the pages, after those of the stretch before.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # wanted names up to the end of the pages, after those of the stretch before
     found: pa.RecordBatch
     listed: int
 

@@ -19,18 +19,15 @@ type _Open[T] = Callable[[Location, StorageOptions], T]
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The classes of one kind of store. They connect at their first call, not when they are opened.
-
-    Attributes:
-        copier: from one folder to another; gives None if the store cannot copy between them.
-        version_deleter: None for stores without versions, like `marker_deleter`.
-    """
+    """The classes of one kind of store. They connect at their first call, not when they are opened."""
 
     reader: _Open[ObjectReader]
     writer: _Open[ObjectWriter]
     deleter: _Open[ObjectDeleter]
+    # from one folder to another; gives None if the store cannot copy between them
     copier: Callable[[Location, Location, StorageOptions], undo.ObjectCopier | None]
     versions: _Open[undo.VersionReader]
+    # None for stores without versions, like `marker_deleter`
     version_deleter: _Open[undo.VersionDeleter] | None = None
     marker_deleter: _Open[undo.VersionDeleter] | None = None
 

@@ -68,19 +68,14 @@ _ORDERED = ("-B", "-a-x", "-a/x")
 
 @dataclass(slots=True)
 class Probed:
-    """Results in a folder.
-
-    Attributes:
-        refused: errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`.
-        left: URI of the object, if it could not be deleted; else "".
-        has_bulk: whether the store has bulk deletes; None if its driver has no choice.
-    """
+    """Results in a folder."""
 
     uri: str
+    # errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`
     refused: dict[str, DredgeError] = field(default_factory=dict)
     now: datetime | None = None
-    left: str = ""
-    has_bulk: bool | None = None
+    left: str = ""  # URI of the object, if it could not be deleted; else ""
+    has_bulk: bool | None = None  # whether the store has bulk deletes; None if its driver has no choice
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:

@@ -52,34 +52,23 @@ def check_source(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectVersion:
-    """One version of an object, or a delete marker.
-
-    Attributes:
-        size: bytes; 0 for a marker.
-        etag: None for a marker.
-    """
+    """One version of an object, or a delete marker."""
 
     version_id: str
     is_latest: bool
     is_marker: bool
-    size: int
-    etag: str | None
+    size: int  # bytes; 0 for a marker
+    etag: str | None  # None for a marker
     last_modified: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Days after which lifecycle rules remove versions.
+    """Days after which lifecycle rules remove versions."""
 
-    Attributes:
-        days: after the deletion or replacement of an object; None for never.
-        known: whether the credentials may ask; if not, both numbers are None.
-        current_days: after the write of an object; None for never.
-    """
-
-    days: int | None
-    known: bool = True
-    current_days: int | None = None
+    days: int | None  # after the deletion or replacement of an object; None for never
+    known: bool = True  # whether the credentials may ask; if not, both numbers are None
+    current_days: int | None = None  # after the write of an object; None for never
 
 
 class VersionReader:

@@ -146,14 +146,11 @@ Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a finding.
-
-    Args:
-        fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
-            `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows.
-    """
+    """The outcome of a finding."""
 
     finding: TrashFinding
+    # `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
+    # `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows
     fate: Fate
     rows: int
 

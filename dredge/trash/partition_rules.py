@@ -29,16 +29,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """References of earlier looks.
+    """References of earlier looks."""
 
-    Attributes:
-        heads: branch heads of the last look, by the partition of their repository.
-        named: digests of the tokens referenced then.
-        missed: digests of tokens referenced earlier, each with the time of the first look without the reference.
-    """
-
+    # branch heads of the last look, by the partition of their repository
     heads: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
-    named: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()  # digests of the tokens referenced then
+    # digests of tokens referenced earlier, each with the time of the first look without the reference
     missed: Mapping[str, datetime] = field(default_factory=dict)
 
     def missed_since(self, token: bytes) -> datetime | None:

@@ -54,23 +54,16 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Live objects deleted by a run.
+    """Live objects deleted by a run."""
 
-    Attributes:
-        alarm_id: run and try of the check.
-        run_id: the run of the check.
-        deleted_by: number of objects by the run with the deletion.
-        acknowledged: None while it is open.
-    """
-
-    alarm_id: str
-    run_id: str
+    alarm_id: str  # run and try of the check
+    run_id: str  # the run of the check
     at: datetime
-    deleted_by: Mapping[str, int]
+    deleted_by: Mapping[str, int]  # number of objects by the run with the deletion
     outcomes: Mapping[str, int]
     examples: Sequence[str]
     rows: PartInfo
-    acknowledged: Acknowledged | None = None
+    acknowledged: Acknowledged | None = None  # None while it is open
 
     @property
     def objects(self) -> int:

@@ -24,34 +24,26 @@ _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 @dataclass(frozen=True, slots=True)
 class SweptRun:
-    """A run with deletions.
+    """A run with deletions."""
 
-    Attributes:
-        way: undo way of its plan.
-        below: folders of the repository with its deletions, each with its slash.
-    """
-
-    way: str
+    way: str  # undo way of its plan
     folder: RunFolder
     candidates: list[PartInfo]
-    below: tuple[str, ...]
+    below: tuple[str, ...]  # folders of the repository with its deletions, each with its slash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A repository with collections.
-
-    Attributes:
-        open_run: opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
-            of another repository, and FormatError for damaged files.
-        check: called with the id of a run right before it purges; raises RefusedError to stop it.
-    """
+    """A repository with collections."""
 
     repository: str
     uri: str
     state: ObjectWriter
     runs_uri: str
+    # opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
+    # of another repository, and FormatError for damaged files
     open_run: Callable[[str], SweptRun]
+    # called with the id of a run right before it purges; raises RefusedError to stop it
     check: Callable[[str], None] = lambda _run_id: None
 
     def run_uri_of(self, run: str) -> str:

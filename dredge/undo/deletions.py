@@ -49,21 +49,15 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """The candidates of a deleting run.
-
-    Attributes:
-        at: before the first deletion, by the store's clock.
-        hashes: file of the sorted hashes of the addresses.
-        purged_at: time of a complete purge, by the store's clock; None before.
-        expire_days: days until the bucket itself removes old versions; None without such a rule.
-    """
+    """The candidates of a deleting run."""
 
     run_id: str
     run_uri: str
-    at: datetime
+    at: datetime  # before the first deletion, by the store's clock
     way: str
-    hashes: PartInfo
-    purged_at: datetime | None = None
+    hashes: PartInfo  # file of the sorted hashes of the addresses
+    purged_at: datetime | None = None  # time of a complete purge, by the store's clock; None before
+    # days until the bucket itself removes old versions; None without such a rule
     expire_days: int | None = None
     format: int = FORMAT
 
@@ -81,14 +75,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The records of a repository.
-
-    Attributes:
-        unread: the error by run, for unreadable records.
-    """
+    """The records of a repository."""
 
     found: list[Deletion]
-    unread: dict[str, str]
+    unread: dict[str, str]  # the error by run, for unreadable records
 
 
 class DeletingPlan(RunPlan, Protocol):
@@ -227,19 +217,14 @@ _KEY = f"{CHECKED}.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A finished check.
+    """A finished check."""
 
-    Attributes:
-        run_id: the run of the check; "" without a check.
-        live: hashes of deleted addresses live at the check, sorted and distinct.
-        etag: of the record; None without a record.
-        problem: the reason for an unusable record, so that all deletions are compared again; "" for a usable record.
-    """
-
-    run_id: str = ""
+    run_id: str = ""  # the run of the check; "" without a check
     sweeps: frozenset[str] = frozenset()
+    # hashes of deleted addresses live at the check, sorted and distinct
     live: Hashes = field(default_factory=lambda: NONE)
-    etag: str | None = None
+    etag: str | None = None  # of the record; None without a record
+    # the reason for an unusable record, so that all deletions are compared again; "" for a usable record
     problem: str = ""
 
 

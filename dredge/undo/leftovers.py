@@ -59,18 +59,13 @@ class PurgeOutput(StepOutput):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A leftover of a deletion, and its selection.
-
-    Attributes:
-        outcome: `WOULD_GO`, or the reason to keep it.
-        marker: to purge after the version; None with other versions below it.
-    """
+    """A leftover of a deletion, and its selection."""
 
     row: Mapping[str, Any]
-    outcome: str
+    outcome: str  # `WOULD_GO`, or the reason to keep it
     way: str
     version: ObjectVersion | None = None
-    marker: ObjectVersion | None = None
+    marker: ObjectVersion | None = None  # to purge after the version; None with other versions below it
     message: str = ""
 
     @property

@@ -70,16 +70,11 @@ _MARKERS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The outcome of an object.
-
-    Attributes:
-        way: "versions" or "quarantine"; "" for neither.
-        message: of the store, or the description of another object under the key.
-    """
+    """The outcome of an object."""
 
     outcome: str
-    way: str = ""
-    message: str = ""
+    way: str = ""  # "versions" or "quarantine"; "" for neither
+    message: str = ""  # of the store, or the description of another object under the key
 
 
 class PuttingBack:

@@ -195,16 +195,12 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The selected deletions of a run; a payload.
-
-    Attributes:
-        is_address: whether the prefix is a complete address.
-    """
+    """The selected deletions of a run; a payload."""
 
     run_uri: str
     below: list[str]
     prefix: str
-    is_address: bool
+    is_address: bool  # whether the prefix is a complete address
     reason: str
     pin_uri: str
 

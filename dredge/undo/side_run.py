@@ -37,16 +37,12 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePlan:
-    """The plan of such a run.
-
-    Attributes:
-        created_at: the store's time at its start.
-    """
+    """The plan of such a run."""
 
     run_id: str
     repository: str
     namespace: str
-    created_at: datetime
+    created_at: datetime  # the store's time at its start
     lease: LeaseGrant
     asked: Mapping[str, Any]
 
@@ -118,18 +114,14 @@ def side_run(
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts outcomes of objects; a payload.
-
-    Attributes:
-        left: objects with leftovers, by deleting run.
-        back: files in the folder of a pin, with the hashes of possibly restored objects.
-    """
+    """Counts outcomes of objects; a payload."""
 
     parts: list[PartInfo] = field(default_factory=list)
     objects: dict[str, int] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)  # objects with leftovers, by deleting run
+    # files in the folder of a pin, with the hashes of possibly restored objects
     back: list[PartInfo] = field(default_factory=list)
 
     def __post_init__(self) -> None:

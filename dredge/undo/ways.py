@@ -25,16 +25,12 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoWay:
-    """The undo way of a run.
+    """The undo way of a run."""
 
-    Attributes:
-        way: "off", "versions" or "quarantine"; never the setting "auto".
-        expire_days: days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
-            unknown.
-    """
-
-    way: str = OFF
+    way: str = OFF  # "off", "versions" or "quarantine"; never the setting "auto"
     why: str = ""
+    # days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
+    # unknown
     expire_days: int | None = None
 
     def until(self, deleted_at: datetime, purge_days: float | None) -> datetime | None:
@@ -133,17 +129,12 @@ COPIES_PER_SECOND = 150.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoCost:
-    """The cost of an undo way.
-
-    Attributes:
-        size_bytes: kept in the store until a purge.
-        seconds: in addition to deleting, in one task.
-    """
+    """The cost of an undo way."""
 
     way: str
     requests: int
-    size_bytes: int
-    seconds: float
+    size_bytes: int  # kept in the store until a purge
+    seconds: float  # in addition to deleting, in one task
 
     @property
     def text(self) -> str:

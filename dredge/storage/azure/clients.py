@@ -247,17 +247,14 @@ def credential_of(container: Container, options: AzureOptions) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AzureAccess:
-    """The access of another client to a container; secrets never show in `repr`.
-
-    Attributes:
-        bearer_token: of an identity, valid for about an hour; None with another credential.
-    """
+    """The access of another client to a container; secrets never show in `repr`."""
 
     account: str
     container: str
     endpoint: str
     key: str | None = field(default=None, repr=False)
     sas_token: str | None = field(default=None, repr=False)
+    # of an identity, valid for about an hour; None with another credential
     bearer_token: str | None = field(default=None, repr=False)
 
 

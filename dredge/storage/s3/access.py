@@ -93,18 +93,13 @@ _FOR_BOTH = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """Settings of a bucket.
-
-    Attributes:
-        url: of the bucket, without a trailing slash; its form is the addressing style.
-        verify: a file with authorities, True for the usual authorities, False for no check.
-    """
+    """Settings of a bucket."""
 
     session: Any
-    url: str
+    url: str  # of the bucket, without a trailing slash; its form is the addressing style
     region: str
     endpoint_url: str | None
-    verify: bool | str
+    verify: bool | str  # a file with authorities, True for the usual authorities, False for no check
     proxies: dict[str, str]
     config: dict[str, Any]
 

@@ -244,21 +244,15 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Everything about a table except its records.
-
-    Attributes:
-        index: the index block; the top block of a two-level index.
-        two_level: whether its entries point to partitions of the index rather than to data blocks.
-        key_bytes: total size of the keys, each with its trailer.
-    """
+    """Everything about a table except its records."""
 
     properties: dict[str, bytes]
-    index: Handle
-    two_level: bool
+    index: Handle  # the index block; the top block of a two-level index
+    two_level: bool  # whether its entries point to partitions of the index rather than to data blocks
     data_size: int
     records: int
     blocks: int
-    key_bytes: int
+    key_bytes: int  # total size of the keys, each with its trailer
     value_bytes: int
     max_key: bytes
 
