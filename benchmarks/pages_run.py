@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.scale_store import Virtual, etags, sizes
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import PLAN
-from dredge.gc.subtract.candidates import CANDIDATES, REASONS, SubtractOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder

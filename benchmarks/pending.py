@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.s3_store import s3_store
-from dredge.gc.check_limits.holds import HoldFiles, Verdicts
+from dredge.gc.check_limits import HoldFiles
+from dredge.gc.check_limits.holds import Verdicts
 from dredge.gc.pending.advance import (
     AdvanceConfig,
     ShardTodo,

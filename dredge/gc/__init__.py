@@ -21,9 +21,9 @@
     save_report         the state for the next run, and the report          state/…, report.html
 
 A step has one name: of the task in Airflow, the package here, `STEP`, the folder in the run folder, and the folder of
-its tests. `sets` (sets of hashes) and `index` (decoded ranges) serve several steps; an optimized run builds on `state`.
-The environment has the lakeFS server and the access to stores if a caller passes no `client` and no `options`.
-Unreadable files raise FormatError.
+its tests. Other packages import from the package of a step only. `sets` (sets of hashes) and `index` (decoded ranges)
+serve several steps; an optimized run builds on `state`. The environment has the lakeFS server and the access to stores
+if a caller passes no `client` and no `options`. Unreadable files raise FormatError.
 
 Read `steps`, then `run`, then the packages in the order above. `docs/architecture.md` follows an address through them;
 `docs/safety.md` has the argument that no live object is deleted.

@@ -17,14 +17,14 @@ from dredge.approve import records
 from dredge.approve.records import Asked
 from dredge.approve.step import Approvals, Question, code, first_lines, kinds, plain, word_question
 from dredge.errors import DredgeError
-from dredge.gc.check_limits.holds import HOLD_COLUMNS, CheckLimitsOutput, Holds
+from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.index.ranges import Ranges, with_metaranges
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import Line, find_lines
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import REASONS, SubtractOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import from_json
 from dredge.runs.report import size_text

@@ -19,16 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import ConfigError, FormatError
-from dredge.gc.bulk_delete.watch import Subtracted, recheck
-from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.check_limits.identical import ask_about
+from dredge.gc.bulk_delete import Subtracted, recheck
+from dredge.gc.check_limits import CheckLimitsOutput, ask_about
 from dredge.gc.config import AUTO, GCConfig, PurgeConfig, RestoreConfig
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.run import RUNS, Run, open_state, read_plan
 from dredge.gc.state import StateStore
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository

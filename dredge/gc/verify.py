@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, UnavailableError
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
-from dredge.gc.check_limits.canaries import Canary, meant, sample
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.check_limits import Canary, meant, sample
 from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
-from dredge.gc.subtract.earlier_runs import Refused, ask_store, by_folder
+from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
 from dredge.lakefs import Ref
 from dredge.runs import ledger
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary

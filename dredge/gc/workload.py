@@ -5,14 +5,14 @@ from contextlib import suppress
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput, choose_slices
+from dredge.gc.slice_listing import SliceListingOutput, choose_slices
 from dredge.gc.state import base_of, open_base
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 
 
 def rows_of(run: Run, step: str) -> int | None:

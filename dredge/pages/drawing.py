@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
-from dredge.gc.subtract.candidates import REASONS
+from dredge.gc.subtract import REASONS
 from dredge.pages import history, places, restoring
 from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
 from dredge.pages.object_rows import Filter, file_body

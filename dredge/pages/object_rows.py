@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.check_limits.holds import Holds
+from dredge.gc.check_limits import Holds
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.approve import Owned, owned_by_branch
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput, why_kept
-from dredge.gc.check_limits.holds import CheckLimitsOutput, Holds, why_held
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.check_limits import CheckLimitsOutput, Holds, why_held
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import REASONS, SubtractOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.icechunk.collection.outputs import BulkDeleteOutput as IcechunkBulkDelete
 from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.repository import FOLDERS

@@ -15,7 +15,7 @@ from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.config import REASONS
 from dredge.gc.config import RestoreConfig as LakeFSRestoreConfig
 from dredge.gc.run import PLAN
-from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
+from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.gc.undo import open_swept as open_lakefs_run
 from dredge.icechunk.collection.check_again import open_swept
 from dredge.icechunk.collection.config import IcechunkRestoreConfig

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from dredge.gc.state import StateStore
 from dredge.gc.steps import run_steps
 from dredge.runs.run import release_lease

@@ -34,7 +34,7 @@ from functools import partial
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.run import Run
 from dredge.runs import ledger

@@ -3,9 +3,9 @@
 from concurrent.futures import Future
 from dataclasses import replace
 
-from dredge.gc.check_limits import canaries
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, canaries
 from dredge.gc.check_limits.guards import Check
-from dredge.gc.check_limits.holds import CheckLimitsOutput, HoldFiles, Tally
+from dredge.gc.check_limits.holds import Tally
 from dredge.gc.check_limits.identical import Proof
 from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known

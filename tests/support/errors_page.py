@@ -9,8 +9,10 @@ from pathlib import Path
 
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
-from dredge.gc.bulk_delete.sweep import CODES, why_kept
-from dredge.gc.subtract.candidates import HOLDS, REASONS
+from dredge.gc.bulk_delete import why_kept
+from dredge.gc.bulk_delete.sweep import CODES
+from dredge.gc.subtract import REASONS
+from dredge.gc.subtract.candidates import HOLDS
 from dredge.runs.report import OUTCOMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"

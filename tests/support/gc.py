@@ -26,7 +26,7 @@ from dredge.gc.steps import (
     subtract,
     to_its_end,
 )
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import (
     Change,
     Commit,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from dredge.lakefs.files.addresses import address_readings
 from dredge.runs.parts import read_parquet
 from lakefs_embedded.committed.entries import Entry

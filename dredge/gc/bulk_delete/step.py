@@ -30,10 +30,10 @@ from dredge.gc.bulk_delete.watch import (
     recheck,
     watching_refs,
 )
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc.check_limits.holds import CheckLimitsOutput, HoldFiles, Holds, why_held
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds, why_held
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import NESTED, SubtractOutput, begin_with
+from dredge.gc.subtract import NESTED, SubtractOutput, begin_with
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.gc.check_again.find import Found, Hits, explained, find_hits
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.state import earlier_runs
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import read_owner
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder

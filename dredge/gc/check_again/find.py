@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits.holds import NO_ANSWER, CheckLimitsOutput
-from dredge.gc.check_limits.identical import ask_about
+from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
 from dredge.gc.index.ranges import Ranges, read_facts, read_leniently
 from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
-from dredge.gc.subtract.candidates import EXPIRED
+from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.record import list_tables
 from dredge.hashing import hash64

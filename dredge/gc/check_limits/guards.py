@@ -21,9 +21,9 @@ from dredge.gc.namespaces import check_namespaces
 from dredge.gc.pending.advance import Advanced
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import foreign_runs, previous
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.runs.limits import Finding
 from dredge.runs.payload import PartInfo

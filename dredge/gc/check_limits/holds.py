@@ -26,8 +26,8 @@ from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
-from dredge.gc.subtract.candidates import SAME_SIZE, SubtractOutput, sums_by, why_of_hold
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput, sums_by, why_of_hold
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.payload import Detail, PartInfo

@@ -57,7 +57,7 @@ from dredge.gc.check_limits.places import (
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFSClient, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings

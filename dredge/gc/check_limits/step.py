@@ -30,7 +30,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending.advance import advance_list, leave
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import Owner, Site, claim_namespace, leave_id, read_environment_and_owner
 from dredge.hashing import hash64

@@ -21,7 +21,7 @@ from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred
 from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan, read_plan
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.folder import RunFolder, run_ids
 from dredge.runs.payload import PartInfo, from_json

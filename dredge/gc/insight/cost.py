@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.index.ranges import PATHS, read_facts
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards

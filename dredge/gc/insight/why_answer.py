@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.gc.check_limits.canaries import keys_in_store
+from dredge.gc.check_limits import keys_in_store
 from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.addresses import AddressType, answer_readings, canonical_address

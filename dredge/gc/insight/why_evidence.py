@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput, why_kept
-from dredge.gc.check_limits.holds import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
 from dredge.gc.index.ranges import Metaranges, read_leniently
 from dredge.gc.index.store import Lookup
@@ -24,7 +24,7 @@ from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Plan
-from dredge.gc.subtract.candidates import REASONS, SubtractOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.witness.record import Past, list_tables, sort_out
 from dredge.lakefs import LakeFSClient, Ref
 from dredge.lakefs.files.addresses import AddressType, address_readings

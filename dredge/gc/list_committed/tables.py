@@ -12,7 +12,7 @@ from dredge.errors import RefusedError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import Metaranges, Ranges, ranges_table
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Detail, NamedPart, PartInfo, StepOutput

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.records import uncommitted_key

@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.holds import CheckLimitsOutput, HoldFiles, Holds
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.pending.known import Gone, Known, created_at_of, life_of
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
-from dredge.gc.subtract.earlier_runs import folders_of
+from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo

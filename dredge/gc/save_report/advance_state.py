@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dredge.approve.records import approval_inputs
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.index.ranges import RangeHashes
 from dredge.gc.index.store import PART_VALUES, CommittedIndex, batches, read_part, write_part
@@ -23,9 +23,9 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Plan, Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import Base, RunState, StateStore, base_of
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
 from dredge.lakefs.files.records import UNCOMMITTED

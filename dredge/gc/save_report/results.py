@@ -16,8 +16,8 @@ from dredge.approve.step import approval_text
 from dredge.approve.step import what_to_do as approval_action
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput, Group, why_kept
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
@@ -25,8 +25,8 @@ from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Plan, Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
-from dredge.gc.subtract.candidates import REASONS, SubtractOutput
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs import ledger
 from dredge.runs.failures import foreseen

@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 from dredge.approve.records import approval_inputs
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Plan, Run, read_plan
 from dredge.gc.save_report.advance_state import StateOutput, advance_state, compact_index, distrust_state
@@ -47,8 +47,8 @@ from dredge.gc.save_report.results import (
     work_of,
     write_analysis,
 )
-from dredge.gc.slice_listing.slices import SliceListingOutput
-from dredge.gc.subtract.candidates import REASONS, SubtractOutput
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.folder import RunFolder

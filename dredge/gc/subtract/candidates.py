@@ -31,7 +31,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.pending.known import NAME, Known
 from dredge.gc.run import Plan
-from dredge.gc.slice_listing.slices import LISTED, SliceListingOutput
+from dredge.gc.slice_listing import LISTED, SliceListingOutput
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder

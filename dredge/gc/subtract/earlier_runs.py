@@ -31,7 +31,7 @@ from dredge.gc.namespaces import DATA, METADATA, Keys
 from dredge.gc.pending.known import Gone, Known
 from dredge.gc.referring import Referred
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import LISTED, SliceListingOutput, slice_time
+from dredge.gc.slice_listing import LISTED, SliceListingOutput, slice_time
 from dredge.gc.state import Base, base_of, open_base
 from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64

@@ -21,7 +21,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, nested_folders
 from dredge.gc.pending.known import note_list, read_before
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state import base_of
 from dredge.gc.subtract.candidates import (
     REASONS,

@@ -13,9 +13,9 @@ from dredge.approve.step import approval_of, check_approved
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
 from dredge.gc.approve import ApproveOutput, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs.payload import StepSummary
 from dredge.runs.run import StepRecord, release_lease
 from dredge.runs.tries import StepTry

@@ -10,7 +10,7 @@ from dredge.approve import records
 from dredge.approve.records import AIRFLOW, is_rejected, read_asked, record_answer, request_of
 from dredge.errors import FormatError, RejectedError
 from dredge.gc.approve import ApproveOutput, answer, approve, find_question
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from tests.support.approvals import change, said, waiting_run
 from tests.support.gc import summary_of
 from tests.support.memory_store import MemoryReader, MemoryWriter

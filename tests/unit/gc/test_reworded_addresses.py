@@ -2,8 +2,7 @@
 
 import pytest
 
-from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.canaries import Canary
+from dredge.gc.check_limits import Canary, canaries
 from dredge.gc.insight.why_answer import find_target
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.payload import PartInfo

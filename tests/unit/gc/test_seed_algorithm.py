@@ -1,7 +1,7 @@
 """The holes in the text of the optimized run, on histories of a few steps: the literal algorithm deletes a live object,
 ours does not."""
 
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from tests.support.gc import World, make_world
 from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run
 

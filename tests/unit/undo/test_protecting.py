@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput
 from dredge.gc.steps import Run, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectInfo

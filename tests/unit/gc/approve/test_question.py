@@ -9,7 +9,7 @@ import pytest
 from dredge.approve.step import code
 from dredge.errors import LeaseHeldError
 from dredge.gc.approve import ByBranch, by_branch, owned_by_branch
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import put_question

@@ -10,9 +10,10 @@ import pytest
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.bulk_delete.sweep import SweepConfig, settle, sweep_parts
-from dredge.gc.check_limits.holds import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import CANDIDATES, SubtractOutput
+from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look

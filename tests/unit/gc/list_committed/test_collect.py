@@ -14,7 +14,7 @@ from dredge.gc.list_committed import SIZES, Roles, collect_ranges
 from dredge.gc.list_committed.collect import Collected
 from dredge.gc.list_committed.tables import EXPIRED, LIVE
 from dredge.gc.run import Run
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo

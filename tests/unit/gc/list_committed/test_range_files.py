@@ -15,7 +15,7 @@ from dredge.gc.list_committed import step
 from dredge.gc.list_committed.step import Expired, find_expired
 from dredge.gc.run import Run
 from dredge.gc.state import RunState, StateStore
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Commit
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of

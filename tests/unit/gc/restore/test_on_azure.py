@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dredge.gc.config import RestoreConfig
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.undo import restore
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions, open_reader

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.slice_listing import step
-from dredge.gc.slice_listing.slices import ListConfig, Listed, SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput, step
+from dredge.gc.slice_listing.slices import ListConfig, Listed
 from dredge.gc.steps import slice_listing
-from dredge.gc.subtract.candidates import SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of

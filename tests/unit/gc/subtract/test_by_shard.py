@@ -10,7 +10,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import SliceListingOutput
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract.step import cut_parts, find_dead
 from dredge.runs.payload import PartInfo

@@ -9,14 +9,9 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.slice_listing.slices import LISTED
-from dredge.gc.subtract.candidates import (
-    SAME_SIZE,
-    SubtractConfig,
-    SubtractOutput,
-    classify,
-    write_candidates,
-)
+from dredge.gc.slice_listing import LISTED
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput
+from dredge.gc.subtract.candidates import SubtractConfig, classify, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import StepSummary

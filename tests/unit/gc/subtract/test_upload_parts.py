@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.gc.run import Plan
-from dredge.gc.slice_listing.slices import LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.candidates import Uploads, going_on, targets_of
 from dredge.hashing import hash64
 from dredge.storage import open_writer
