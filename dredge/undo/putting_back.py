@@ -33,6 +33,7 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.parallel import ordered_map
+from dredge.undo import alarms
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, write_pin
 from dredge.undo.ways import KEEP_DAYS, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
@@ -221,8 +222,13 @@ def bring_back(
     return found
 
 
-def outcomes_of(rows: Sequence[Restored]) -> tuple[pa.Array, pa.Array]:
-    """Outcomes and messages as columns."""
-    return pa.array([item.outcome for item in rows], pa.string()), pa.array(
-        [item.message for item in rows], pa.string()
-    )
+def alarm_rows(run_id: str, rows: pa.Table, became: Sequence[Restored]) -> pa.Table:
+    """Rows of an alarm: live objects deleted by a run, with the outcome of each."""
+    columns = {
+        "address": rows["address"],
+        "hash": rows["hash"].cast(pa.uint64()),
+        "deleted_by": [run_id] * rows.num_rows,
+        "outcome": [item.outcome for item in became],
+        "message": [item.message for item in became],
+    }
+    return pa.table(columns, schema=alarms.SCHEMA)
