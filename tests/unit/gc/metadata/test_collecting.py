@@ -415,7 +415,8 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
     with monkeypatch.context() as patch:
         patch.setattr(NamesReader, "read", around(NamesReader.read))
         for step in ("read_versions", "copy_aside", "sort_files", "find_copies"):
-            patch.setattr(collecting, step, around(getattr(collecting, step)))
+            module = collecting if step == "sort_files" else deleting
+            patch.setattr(module, step, around(getattr(module, step)))
         honest = deleting.open_exact_version_deleter
 
         class Watched:
