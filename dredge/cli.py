@@ -78,11 +78,8 @@ def dredge() -> None:
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Run the command line; the process ends with the exit code of the error's family.
-
-    Args:
-        args: words after the program's name; None takes those of the process.
-    """
+    """Run the command line; the process ends with the exit code of the error's family. `args`: words after the
+    program's name; None takes those of the process."""
     if args is None:
         sys.meta_path.insert(0, NoPandas)
     try:

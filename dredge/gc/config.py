@@ -308,16 +308,10 @@ class GCConfig(CollectionSettings):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:
-        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
-
-        Args:
-            params: by name of the setting, as values or rendered text; None and "" are no value. A `retention_policy`
-                is read from its place.
-            options: of the store with the policy; None reads the environment.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value or policy.
-        """
+        """Make the settings from Params of a DAG, an operator's `config`, or options of a command. `params`: by name of
+        the setting, as values or rendered text; None and "" are no value. A `retention_policy` is read from its place.
+        `options`: of the store with the policy; None reads the environment. Raises ConfigError: an unknown name, or an
+        invalid value or policy."""
         values = read_settings(cls, params)
         if values.get("policy") is not None:
             values["policy"] = load_policy(values["policy"], options)

@@ -56,9 +56,9 @@ from dredge.lakefs import LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
+from dredge.runs.payload import PartInfo
 from dredge.runs.preflight import Line, line_of, ok, warning
 from dredge.runs.report import number_of
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE
 from dredge.sets.live import ShardedSet

@@ -30,9 +30,8 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.payload import to_json
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, to_json
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.sweep import DeletingTask
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, read_hashes

@@ -30,7 +30,7 @@ from dredge.lakefs import Change, ObjectStats, Ref
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.ranges import RangeInfo, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text

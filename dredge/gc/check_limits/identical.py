@@ -61,8 +61,8 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFSClient, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.sets.live import in_any

@@ -21,8 +21,8 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import read_metarange
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 from dredge.storage import ObjectReader

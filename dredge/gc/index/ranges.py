@@ -32,7 +32,7 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.sets.hashes import NONE, Hashes, unite
 from dredge.storage import ObjectReader

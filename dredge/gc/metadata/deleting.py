@@ -17,7 +17,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.run import METADATA_RUNS
 from dredge.lakefs.files.ranges import is_table_id, read_metarange
 from dredge.runs.folder import RunFolder, run_ids
-from dredge.runs.summary import NamedParts, StepOutput
+from dredge.runs.payload import NamedParts, StepOutput
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,

@@ -22,7 +22,7 @@ from dredge.gc.namespaces import DATA, METADATA, left_folder, left_prefixes
 from dredge.gc.run import Plan
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS

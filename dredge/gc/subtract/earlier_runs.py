@@ -36,10 +36,9 @@ from dredge.gc.state import Base, base_of, open_base
 from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
+from dredge.runs.payload import PartInfo, from_json
 from dredge.runs.pending.rows import due
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, read_hashes, shard_of, unite
 from dredge.sets.live import LiveSet

@@ -48,7 +48,7 @@ from dredge.storage.parallel import at_once, ordered_map
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
-    from dredge.runs.summary import PartInfo
+    from dredge.runs.payload import PartInfo
 
 log = logging.getLogger("dredge")
 

@@ -44,8 +44,7 @@ from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.layout import Envelope, read_envelope
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import NewerFormatError, PartInfo, from_json, from_versioned, to_json
 from dredge.runs.tries import read_tagged, replace_again
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once, ordered_map

@@ -33,8 +33,8 @@ from dredge.icechunk.ids import ID_BYTES, encode_ids, hash_ids, hashes_of
 from dredge.icechunk.repository import AT_ONCE, CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, waiting_function
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import CountedSet

@@ -28,10 +28,9 @@ from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_tips
 from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.pending import store
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map

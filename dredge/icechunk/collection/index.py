@@ -48,8 +48,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.repository import AT_ONCE, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
-from dredge.runs.payload import from_json, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json, to_json
 from dredge.sets.hashes import Hashes, contains, unite, unite_all
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import map_ahead, ordered_map

@@ -93,18 +93,13 @@ _FOR_BOTH = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """Settings of a bucket.
-
-    Attributes:
-        url: of the bucket, without a trailing slash; its form is the addressing style.
-        verify: a file with authorities, True for the usual authorities, False for no check.
-    """
+    """Settings of a bucket."""
 
     session: Any
-    url: str
+    url: str  # of the bucket, without a trailing slash; its form is the addressing style
     region: str
     endpoint_url: str | None
-    verify: bool | str
+    verify: bool | str  # a file with authorities, True for the usual authorities, False for no check
     proxies: dict[str, str]
     config: dict[str, Any]
 
@@ -347,11 +342,7 @@ CLIENTS = ProcessCache()
 
 
 def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3Client:
-    """The boto3 client of a bucket.
-
-    Args:
-        retries: False for a client that reports throttling instead of trying again.
-    """
+    """The boto3 client of a bucket. `retries`: False for a client that reports throttling instead of trying again."""
     return CLIENTS.get(
         ("boto3", options, bucket, retries),
         lambda: access_to(options, bucket).client(retries, options.requester_pays),
