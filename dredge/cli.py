@@ -64,6 +64,14 @@ class NoPandas:
             raise ModuleNotFoundError("the command does not use pandas", name=name)
 
 
+def own_process() -> None:
+    """Set up a process without other code: pandas is hidden, and freed memory is returned."""
+    from dredge.process import return_freed_memory
+
+    sys.meta_path.insert(0, NoPandas)
+    return_freed_memory()
+
+
 def _serve() -> click.Command:
     for found in entry_points(group="dredge.servers", name="serve"):
         command: click.Command = found.load()
@@ -84,7 +92,7 @@ def main(args: list[str] | None = None) -> Any:
         args: words after the program's name; None takes those of the process.
     """
     if args is None:
-        sys.meta_path.insert(0, NoPandas)
+        own_process()
     try:
         dredge.main(args=args, prog_name="dredge")
     except DredgeError as error:
