@@ -39,6 +39,7 @@ from dredge.connections import (
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.storage.https import redact
+from dredge.storage.parallel import MOST, InFlight
 
 log = logging.getLogger("dredge")
 
@@ -46,10 +47,13 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
 TRIES = 5
 _BUSY = (429, 500, 502, 503, 504)
+_REFUSED = (429, 503)
 _DONE = (200, 201, 202)
 NO_CONTENT = 204
 NOT_IMPLEMENTED = 501
 NO_SUCH_CALL = "invalid API endpoint"
+# Of lakeFS servers.
+QUESTIONS = InFlight()
 _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
@@ -142,7 +146,7 @@ class Transport:
         endpoint: str,
         access_key_id: str,
         secret_access_key: str,
-        connections: int = 64,
+        connections: int = MOST,
         ca_bundle: str | None = None,
     ) -> None:
         base = endpoint.rstrip("/")
@@ -196,6 +200,8 @@ class Transport:
             else:
                 if response.status == NOT_IMPLEMENTED:
                     raise refuse(response, f"{method} {path}")
+                if response.status in _REFUSED:
+                    QUESTIONS.refused()
                 own = response.is_lakefs(members) or (no_content and response.status == NO_CONTENT)
                 if last and not own:
                     raise ForeignResponseError(f"{method} {path}", response)

@@ -102,7 +102,7 @@ class ObjectReader(Protocol):
     def get(self, key: str) -> bytes:
         """Read a whole object; raises NotFoundError."""
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many objects in the order of `keys`; raises the error of any key.
 
         At most `concurrency` objects are in memory in addition to the current one, or `AHEAD_BYTES` of small objects
