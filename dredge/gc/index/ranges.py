@@ -40,6 +40,8 @@ from dredge.storage.parallel import get_ahead
 
 log = logging.getLogger("dredge")
 
+# A longer call would replace what the next steps read again.
+_KEPT_OF_A_CALL = 8 << 20
 _COLUMNS = ("address_type", "address_hash", "size")
 
 SCHEMA = pa.schema(
@@ -68,10 +70,12 @@ def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -
             return b""
 
     files = get_ahead(read, unread) if lenient else reader.get_many(unread)
+    size = 0
     for key in keys:
         if (data := found.pop(key, None)) is None:
             _, data = next(files)
-            if kept is not None and data:
+            size += len(data)
+            if kept is not None and data and size <= _KEPT_OF_A_CALL:
                 kept.put(key, data)
         if data or not lenient:
             yield key, data
