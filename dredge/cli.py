@@ -7,6 +7,7 @@ Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4
 """
 
 import importlib
+import os
 import sys
 import traceback
 from importlib.metadata import entry_points
@@ -69,6 +70,8 @@ def own_process() -> None:
     from dredge.process import return_freed_memory
 
     sys.meta_path.insert(0, NoPandas)
+    # Arrow's own allocator keeps 100 MiB of a listing.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
 
 

@@ -34,7 +34,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 # Of mallopt in glibc: number of arenas, kept bytes at the end of the heap, and the size from which a block is returned
 # at once. By default there are eight arenas a processor, and the last two grow to 64 and 32 MiB.
-_MALLOC = ((-8, 2), (-1, 1 << 17), (-3, 1 << 20))
+_MALLOC = ((-8, 2), (-1, 1 << 22), (-3, 1 << 20))
 
 
 def return_freed_memory() -> None:
