@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -57,7 +57,7 @@ QUESTIONS = InFlight()
 _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Response:
     """A response; `date` and `age` are headers, "" if missing."""
 
@@ -67,8 +67,8 @@ class Response:
     age: str = ""
 
     def json(self) -> Any:
-        """Decode the body of a success, checked by `Transport.call`."""
-        return json.loads(self.text)
+        """Return the body of a success, checked by `Transport.call`."""
+        return self.documents[0]
 
     @property
     def message(self) -> str:
@@ -77,7 +77,7 @@ class Response:
         message = documents[0].get("message") if documents else None
         return message if isinstance(message, str) else self.text[:200]
 
-    @property
+    @cached_property
     def documents(self) -> list[dict[str, Any]]:
         """The JSON objects in the body, in order; empty if it has other contents. Some versions answer prepare_commits
         with an error followed by the result.
