@@ -226,9 +226,6 @@ LOOKS_PER_PAGE = 12
 and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
 of one for a look)."""
 
-LOOKUPS_A_THREAD = 8
-"""Lookups in flight for each listing in flight: a lookup is short, and waits for the network most of the time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:

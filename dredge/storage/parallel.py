@@ -17,7 +17,8 @@ MOST = 128
 _LEAST = 4
 # Fewer answers say nothing about a rate.
 _ROUND = 32
-_GAIN, _LOSS = 1.2, 0.9
+# Part of the added requests that have to bring answers, and part of the answers that fewer requests have to keep.
+_GAIN, _LOSS = 0.2, 0.9
 # The processor is busy: more requests would bring no more answers.
 _BUSY = 0.8
 _REFUSED_ONCE_SECONDS = 1.0
@@ -26,8 +27,8 @@ _REFUSED_ONCE_SECONDS = 1.0
 class InFlight:
     """The number of requests of this process to a kind of server in flight; thread-safe.
 
-    A long call raises it where the processor waits, keeps it if that brings a fifth more answers a second, and else
-    halves it while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on a round of
+    A long call raises it where the processor waits, and keeps it if answers a second grow with it; else it is halved
+    while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on a round of
     answers adds one.
 
     Args:
@@ -101,10 +102,11 @@ class _Rounds:
         rate, busy = yield
         grown = False
         while not refusals and busy < _BUSY and (size := flight.size) < MOST:
-            if not flight.set(min(MOST, max(size + 1, int(size / max(busy, 0.1)))), refusals):
+            larger = min(MOST, max(size + 1, int(size / max(busy, 0.1))))
+            if not flight.set(larger, refusals):
                 break
             more, busy = yield
-            if more < _GAIN * rate:
+            if more < rate * (1 + _GAIN * (larger / size - 1)):
                 flight.set(size, refusals)
                 break
             rate, grown = more, True

@@ -6,7 +6,7 @@ ranges of branch heads for such entries; the committed index excludes most range
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,7 @@ _JOB_RANGES = 64
 PAGE = 1000
 # Cost of a page, in questions about a single path.
 PAGE_COST = 10
+_ROUNDING = 1e-6
 _STEP = CheckLimitsOutput.STEP
 
 type Numbers = npt.NDArray[np.int64]
@@ -67,12 +68,10 @@ def find_places(
     counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
     places_max = safety.identical_places_max
-    branches = count_branches(contents)
     config = SearchConfig(
         where=where,
         sizes=write_hashes(folder, f"{where}/sizes.u64", sizes),
-        branches={item: count for item, count in branches.items() if item in counts and count > 1},
-        share=least_share(contents),
+        weights=folder.write_table(where, 0, weights_of(contents), "weights"),
         cost_max=safety.identical_requests_max,
         places_max=places_max,
     )
@@ -100,8 +99,7 @@ class SearchConfig:
 
     where: str  # folder of the files, relative to the run folder
     sizes: PartInfo  # file of the wanted ones
-    branches: dict[str, int]  # branches with a range, where it is more than one
-    share: float  # most questions that a range costs, if all its entries are asked for
+    weights: PartInfo  # rows of `weights_of`
     cost_max: int  # a size that costs more questions is not asked for
     places_max: int  # entries that a task holds at once
 
@@ -137,7 +135,7 @@ def search_ranges(run: WorkerRun, config: SearchConfig, jobs: list[RangeJob]) ->
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
-    costs = _Costs(config, sizes)
+    costs = _Costs(sizes, run.folder.read_part(config.weights), config.cost_max)
     for job in jobs:
         if not len(costs.left):
             break
@@ -159,22 +157,24 @@ def search_ranges(run: WorkerRun, config: SearchConfig, jobs: list[RangeJob]) ->
 class _Costs:
     """The least cost of the questions about each size so far: the sizes that cost too much are not searched for."""
 
-    def __init__(self, config: SearchConfig, sizes: Hashes) -> None:
+    def __init__(self, sizes: Hashes, weights: pa.Table, cost_max: int) -> None:
         self.left = sizes
         self.too_many = NONE
-        self._config = config
         self._sizes = sizes
+        self._cost_max = cost_max
+        columns = [weights[name].to_pylist() for name in ("range_id", "branches", "share")]
+        self._weights = {item: (branches, share) for item, branches, share in zip(*columns, strict=True)}
         self._costs = np.zeros(len(sizes))
 
     def choose(self, indexed: Mapping[str, Hashes], counts: Iterable[str]) -> list[str]:
         """The ranges of a job to search, those of most branches first: with some of the sizes, or outside of the
         index."""
-        costs, branches = self._costs.copy(), self._config.branches
+        costs = self._costs.copy()
         for range_id, found in indexed.items():
             self._spend(costs, range_id, found[contains(self.left, found)], np.ones(1), np.ones(1))
         self._leave(costs)
         wanted = [item for item in counts if item not in indexed or contains(self.left, indexed[item]).any()]
-        return sorted(wanted, key=lambda item: -branches.get(item, 1)) if len(self.left) else []
+        return sorted(wanted, key=lambda item: -self._weight(item)[0]) if len(self.left) else []
 
     def add(self, range_id: str, found: Hashes) -> None:
         """Count the entries of a range."""
@@ -198,11 +198,14 @@ class _Costs:
         entries: npt.NDArray[Any],
         close: npt.NDArray[Any],
     ) -> None:
-        least = entries * np.minimum(1, self._config.share / close)
-        costs[np.searchsorted(self._sizes, sizes)] += self._config.branches.get(range_id, 1) * least
+        branches, share = self._weight(range_id)
+        costs[np.searchsorted(self._sizes, sizes)] += branches * entries * np.minimum(1, share / close)
+
+    def _weight(self, range_id: str) -> tuple[int, float]:
+        return self._weights.get(range_id, (1, PAGE_COST / PAGE))
 
     def _leave(self, costs: npt.NDArray[np.float64]) -> None:
-        over = self._sizes[costs > self._config.cost_max]
+        over = self._sizes[costs > self._cost_max + _ROUNDING]
         if len(over):
             self.too_many = unite([self.too_many, over])
             self.left = self._sizes[~contains(self.too_many, self._sizes)]
@@ -339,28 +342,27 @@ def read_heads(run: Run, seen: Iterable[tuple[str, str]]) -> list[HeadRanges]:
     return heads
 
 
-def count_branches(contents: Iterable[HeadRanges]) -> dict[str, int]:
-    """The number of branches with each range."""
-    counts: Counter[int] = Counter()
-    ids: Sequence[str] = ()
+def weights_of(contents: Sequence[HeadRanges]) -> pa.Table:
+    """For each range of heads: `branches` with it, and `share`, the least part of a page's cost that it bears where a
+    page asks for its entries. A page costs `PAGE_COST`, for all ranges that it reaches."""
+    ids = contents[0].ids if contents else []
+    branches, reached = np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
     for head in contents:
-        ids = head.ids
-        for row in head.rows.tolist():
-            counts[row] += len(head.branches)
-    return {ids[row]: count for row, count in counts.items()}
+        branches[head.rows] += len(head.branches)
+        reached[head.rows] = np.maximum(reached[head.rows], _reach(head))
+    return pa.table(
+        {"range_id": pa.array(ids, pa.string()), "branches": branches, "share": PAGE_COST / reached}
+    )
 
 
-def least_share(contents: Iterable[HeadRanges]) -> float:
-    """The least cost of a range with any number of wanted entries: a page costs `PAGE_COST`, for all the ranges that it
-    reaches."""
-    reached = 1
-    for head in contents:
-        ends = np.append(head.starts[1:], head.count)
-        last = np.searchsorted(
-            head.starts, ends - 1 + PAGE, "left"
-        )  # for a page from each range's last entry
-        reached = max(reached, int((last - np.arange(len(ends))).max(initial=1)))
-    return PAGE_COST / reached
+def _reach(head: HeadRanges) -> Numbers:
+    """For each range of a head, the most ranges that a page with some of its entries can reach."""
+    last_entries = np.append(head.starts[1:], head.count) - 1
+    reached = np.searchsorted(head.starts, last_entries + PAGE) - np.arange(len(head.starts))
+    most = reached.copy()
+    for before in range(1, int(reached.max(initial=1))):  # of pages that begin so many ranges before
+        most[before:] = np.maximum(most[before:], np.where(reached[:-before] > before, reached[:-before], 0))
+    return most
 
 
 def find_heads(contents: Iterable[HeadRanges], places: Places) -> list[Head]:

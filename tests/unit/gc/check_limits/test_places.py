@@ -14,19 +14,14 @@ from dredge.gc.check_limits.identical import plan_questions
 from dredge.gc.check_limits.places import (
     SCHEMA,
     HeadRanges,
-    SearchConfig,
     _Costs,
     _Found,
-    count_branches,
-    least_share,
+    weights_of,
 )
-from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
 from tests.support.gc import make_world
 from tests.support.identical import held, many
-
-PART = PartInfo(name="", rows=0, size_bytes=0, sha256="")
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -117,35 +112,20 @@ def test_a_size_is_given_up_only_if_its_questions_cost_more_than_allowed(data: s
     )
     assert planned is not None
     cost = sum(question.cost for question in planned) * len(head.branches)
-    config = SearchConfig(
-        where="",
-        sizes=PART,
-        branches=count_branches(contents),
-        share=least_share(contents),
-        cost_max=data.draw(st.integers(0, 400)),
-        places_max=0,
-    )
-    costs = _Costs(config, np.array([7], np.uint64))
+    cost_max = data.draw(st.integers(0, 400))
+    costs = _Costs(np.array([7], np.uint64), weights_of(contents), cost_max)
     indexed = {head.ids[at]: np.full(1, 7, np.uint64) for at, ranks in enumerate(wanted) if len(ranks)}
     costs.choose(indexed, indexed)
     for range_id, ranks in zip(head.ids, wanted, strict=True):
         entries = np.zeros(int(ranks.max(initial=0)) + 1, np.uint64)
         entries[ranks] = 7
         costs.add(range_id, entries)
-    assert cost > config.cost_max or not len(costs.too_many)
+    assert cost > cost_max or not len(costs.too_many)
 
 
 def test_a_size_of_too_many_ranges_is_given_up_before_any_is_read() -> None:
     contents = heads_of([1000] * 50, branches=10)
-    config = SearchConfig(
-        where="",
-        sizes=PART,
-        branches=count_branches(contents),
-        share=least_share(contents),
-        cost_max=400,
-        places_max=0,
-    )
-    costs = _Costs(config, np.array([7, 8], np.uint64))
+    costs = _Costs(np.array([7, 8], np.uint64), weights_of(contents), 400)
     both, rare = np.array([7, 8], np.uint64), np.array([8], np.uint64)
     indexed = {item: both if at else rare for at, item in enumerate(contents[0].ids)}
     assert costs.choose(dict.fromkeys(indexed, both[:1]), indexed) == []
