@@ -19,17 +19,17 @@ _LEAST = 4
 _ROUND = 32
 # Part of the added requests that have to bring answers, and part of the answers that fewer requests have to keep.
 _GAIN, _LOSS = 0.2, 0.9
-# The processor is busy: more requests would bring no more answers.
-_BUSY = 0.8
+# The processor is busy, or the server near: more requests would bring no more answers.
+_BUSY, _NEAR_SECONDS = 0.8, 0.005
 _REFUSED_ONCE_SECONDS = 1.0
 
 
 class InFlight:
     """The number of requests of this process to a kind of server in flight; thread-safe.
 
-    A long call raises it where the processor waits, and keeps it if answers a second grow with it; else it is halved
-    while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on a round of
-    answers adds one.
+    A long call raises it where the processor waits for a server that is not near, and keeps it if answers a second grow
+    with it; else it is halved while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on
+    a round of answers adds one.
 
     Args:
         clock, used: seconds of time, and of this process's processor time.
@@ -73,12 +73,16 @@ class _Rounds:
 
     def __init__(self, flight: InFlight) -> None:
         self._flight = flight
+        self._size = self._left = 0
+        self._least = self._clock = self._used = 0.0
+        self._filling = False
         self._plan = self._change()
         next(self._plan)
         self._begin(filling=False)
 
-    def answered(self) -> None:
-        """Count an answer; at the end of a round, change the number in flight."""
+    def answered(self, seconds: float) -> None:
+        """Count an answer that took so long; at the end of a round, change the number in flight."""
+        self._least = min(self._least, seconds)
         self._left -= 1
         if self._left:
             return
@@ -86,14 +90,15 @@ class _Rounds:
             self._begin(filling=False)
             return
         flight, answers = self._flight, max(_ROUND, self._size)
-        seconds = flight.clock() - self._clock
-        busy = (flight.used() - self._used) / seconds if seconds > 0 else 1.0
-        self._plan.send((answers / seconds if seconds > 0 else 0.0, busy))
+        spent = flight.clock() - self._clock
+        is_far = spent > 0 and self._least >= _NEAR_SECONDS
+        busy = (flight.used() - self._used) / spent if is_far else 1.0
+        self._plan.send((answers / spent if spent > 0 else 0.0, busy))
         self._begin(filling=flight.size != self._size)
 
     def _begin(self, filling: bool) -> None:
         self._size, self._filling = self._flight.size, filling
-        self._left = max(_ROUND, self._size)
+        self._left, self._least = max(_ROUND, self._size), float("inf")
         self._clock, self._used = self._flight.clock(), self._flight.used()
 
     def _change(self) -> Generator[None, tuple[float, float]]:
@@ -193,19 +198,25 @@ def _ordered[T, R](
     if len(items) <= 1 or (flight.size <= 1 and not measured):
         yield from map(fn, items)
         return
+
+    def timed(item: T) -> tuple[R, float]:
+        begun = flight.clock()
+        return fn(item), flight.clock() - begun
+
     threads = MOST if measured else flight.size
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="dredge-storage") as pool:
-        running: deque[Future[R]] = deque()
+        running: deque[Future[tuple[R, float]]] = deque()
         rounds = _Rounds(flight)
         try:
             for item in items:
                 while len(running) >= (most := min(flight.size, fitting())):
-                    yield running.popleft().result()
+                    found, seconds = running.popleft().result()
+                    yield found
                     if measured and most == flight.size:
-                        rounds.answered()
-                running.append(pool.submit(fn, item))
+                        rounds.answered(seconds)
+                running.append(pool.submit(timed, item))
             while running:
-                yield running.popleft().result()
+                yield running.popleft().result()[0]
         finally:
             for future in running:
                 future.cancel()

@@ -44,7 +44,7 @@ class Server:
             while len(running) >= self.flight.size:
                 self.now = max(self.now, running.popleft()) + self._work
                 self.used += self._work
-                rounds.answered()
+                rounds.answered(self._wait)
             free = min(range(len(self._servers)), key=self._servers.__getitem__)
             self._servers[free] = max(self.now, self._servers[free]) + self._wait
             running.append(self._servers[free])
@@ -55,6 +55,7 @@ class Server:
     [
         (0.0005, 0.001, MOST, 4, 4),  # at no latency the client's processor is busy
         (0.002, 0.0001, 1, 4, 16),  # the server has one processor
+        (0.02, 0.0001, 1, 4, 16),
         (0.04, 0.001, MOST, 32, 128),  # at a latency the server has to be kept busy
         (0.04, 0.0001, MOST, MOST, MOST),
     ],
