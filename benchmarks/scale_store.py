@@ -217,7 +217,7 @@ class VirtualReader(_Counting, local.LocalReader):
         self._count("get")
         return super().get(key)
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many files in order."""
         return ((key, self.get(key)) for key in keys)
 

@@ -113,7 +113,7 @@ class Tuning:
     # cut into shards like the live set
     shared_live_values: int = 50_000_000
     delete_keys: int = 32_000  # keys for the deleter at once, and rows of a ledger part
-    threads: int = 8  # requests in flight in one task
+    threads: int = 8  # requests of one task in flight, at first
     index_parts_max: int = 64  # parts of the committed index; more small ones are united at the end of a run
     counted_layers_max: int = 24  # optimized runs between two counts of the live set from the index
     # entries of active ranges up to which a clean run reports the costs of objects; larger repositories use

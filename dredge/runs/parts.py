@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
 # Rows of a run with millions of objects must not stay in memory.
-_BYTES_MAX = 64 << 20
+_BYTES_MAX = 32 << 20
 
 
 class PartCache:
@@ -67,19 +67,24 @@ class PartCache:
             if too_much > 0 or name == key:
                 future.exception()  # wait only; `settle` raises the error
                 too_much -= len(waiting)
-        with self._lock:
-            self._writes = {
-                name: item
-                for name, item in self._writes.items()
-                if not item[0].done() or item[0].exception() is not None
-            }
-            self._writes[key] = self._pool.submit(writer.put, key, data), data
+        self._begin(key, lambda: writer.put(key, data), data)
         self.put(key, data)
 
     def start(self, key: str, write: Callable[[], object]) -> None:
         """Start to write an object that is not read through the cache."""
+        self._begin(key, write, b"")
+
+    def _begin(self, key: str, write: Callable[[], object], data: bytes) -> None:
         with self._lock:
-            self._writes[key] = self._pool.submit(write), b""
+            item = self._pool.submit(write), data
+            self._writes[key] = item
+
+        def forget(future: Future[Any]) -> None:
+            with self._lock:
+                if future.exception() is None and self._writes.get(key) is item:
+                    del self._writes[key]
+
+        item[0].add_done_callback(forget)
 
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
