@@ -35,7 +35,9 @@ class PartCache:
         self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        self._writes: dict[str, tuple[Future[Any], bytes]] = {}
+        self._writes: dict[
+            str, tuple[Future[Any], bytes, object]
+        ] = {}  # the last tells one write from another
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
 
@@ -62,8 +64,8 @@ class PartCache:
         """Start to write a part; waits for other writes if too many bytes are pending."""
         with self._lock:
             running = [(name, *item) for name, item in self._writes.items()]
-            too_much = sum(len(item) for _, _, item in running) + len(data) - _BYTES_MAX
-        for name, future, waiting in running:
+            too_much = sum(len(item) for _, _, item, _ in running) + len(data) - _BYTES_MAX
+        for name, future, waiting, _ in running:
             if too_much > 0 or name == key:
                 future.exception()  # wait only; `settle` raises the error
                 too_much -= len(waiting)
@@ -75,22 +77,28 @@ class PartCache:
         self._begin(key, write, b"")
 
     def _begin(self, key: str, write: Callable[[], object], data: bytes) -> None:
-        with self._lock:
-            item = self._pool.submit(write), data
-            self._writes[key] = item
+        this = object()
 
-        def forget(future: Future[Any]) -> None:
+        def write_and_forget() -> None:
+            write()
             with self._lock:
-                if future.exception() is None and self._writes.get(key) is item:
+                if key in self._writes and self._writes[key][2] is this:
                     del self._writes[key]
 
-        item[0].add_done_callback(forget)
+        future = self._pool.submit(write_and_forget)
+        with self._lock:
+            self._writes[key] = future, data, this
+            self._writes = {
+                name: item
+                for name, item in self._writes.items()
+                if not item[0].done() or item[0].exception() is not None
+            }
 
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
         with self._lock:
             writes = dict(self._writes)
-        failed = [error for future, _ in writes.values() if (error := future.exception()) is not None]
+        failed = [error for future, *_ in writes.values() if (error := future.exception()) is not None]
         with self._lock:  # not before: other threads read long parts from here, and settle as well
             self._writes = {key: item for key, item in self._writes.items() if writes.get(key) is not item}
         if failed:
