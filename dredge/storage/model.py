@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 
-from dredge.errors import NotFoundError
+from dredge.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -209,11 +209,14 @@ class ListedDeleter(ObjectDeleter, Protocol):
 
 
 def exists(reader: ObjectReader, key: str) -> bool:
-    """Whether an object exists; raises like `stat` if the store refuses to answer."""
+    """Whether an object exists; a listing answers if the store refuses to describe it."""
     try:
         reader.stat(key)
     except NotFoundError:
         return False
+    except ConfigError:  # access to this object is denied, or it is encrypted with another key
+        folder = key[: key.rfind("/") + 1]
+        return any(stretch.found.num_rows for stretch in find_neighbours(reader, folder, [key]))
     return True
 
 

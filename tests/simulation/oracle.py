@@ -371,7 +371,7 @@ class Oracle:
         asked = self.asked.get(process.name.partition(" ")[0])
         if (
             asked is None
-            or asked.read_kv
+            or (asked.read_kv and not self.copy_read)
             or not self.truth.is_unseen(address, partial(self._is_like, address))
         ):
             return process.begun
