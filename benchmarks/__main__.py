@@ -146,7 +146,7 @@ def optimized(
     type=click.IntRange(1, 2),
     help="Instead: workers of a Spark standalone cluster, with a slot each; repeatable.",
 )
-@click.option("--again", is_flag=True, help="Measure again what is measured already.")
+@click.option("--again", is_flag=True, help="Measure complete sizes again.")
 @_latency
 @_table
 def scale(
@@ -160,7 +160,7 @@ def scale(
     """Collect lakes with millions of objects (metadata only), and print the growth of the cost.
 
     The figures of each step are kept in .dredge/bench/scale/results: the same command continues after an
-    interruption, and only prints what is measured already.
+    interruption, and only prints complete sizes.
     """
     from benchmarks import scale as measured
 

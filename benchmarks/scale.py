@@ -2,7 +2,7 @@
 
 The lakes have real metadata and no objects (`scale_lake`, `scale_store`), so the figures are of Dredge
 without a store. Requests are counted as a store would receive them. The figures of each step are kept in
-`.dredge/bench/scale/results`, so that an interrupted measurement goes on with what it lacks.
+`.dredge/bench/scale/results`, so that an interrupted measurement continues with the missing steps.
 """
 
 import json
@@ -60,7 +60,7 @@ def run(
         sizes: numbers of objects.
         processes: of the runner.
         workers: of a Spark standalone cluster in place of the processes, with a slot each; 0 for none.
-        again: measure also what is measured already.
+        again: measure also complete sizes.
         keep: leave the files of the run.
     """
     delay = float(os.environ.get(LATENCY, "0"))
@@ -167,7 +167,7 @@ def _describe_bends(rows: Sequence[Row]) -> str:
 
 
 def _origins(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the revisions of rows, and what was interrupted."""
+    """Yield the revisions of rows, and interrupted steps."""
     if len({row["revision"] for row in rows}) > 1:
         yield "Revisions: " + ", ".join(f"{row['objects']:,} {row['revision']}" for row in rows) + "."
     for row in rows:

@@ -49,7 +49,7 @@ def main() -> None:
         if name in result.steps:
             return None
         if result.begun == name == "bulk_delete":
-            result.continued.append(name)  # it goes on behind its ledger; other steps begin anew
+            result.continued.append(name)  # continues behind its ledger; other steps begin again
         result.begun = name
         result.write(path)
         before, size = scale_store.requests(lake.folder), _written(lake.root)

@@ -4,7 +4,7 @@ In a process that called `install`, a namespace below a local folder with a file
 objects of that description below `data/`, and range files without contents; other keys are normal files.
 
 Each process counts its requests in a file (one for each 1,000 names of a listing or a deletion), and the processor
-time and bytes of what it made up. With `LATENCY` in the environment each request first waits so long.
+time and bytes of all made-up data. With `LATENCY` in the environment each request first waits so long.
 
     python -m benchmarks.scale_store serve …     `dredge` with this store, not counted
 """
@@ -72,7 +72,7 @@ def deleted(folder: Path) -> Bytes:
 
 
 def requests(folder: Path) -> Counter[str]:
-    """Return the requests of all processes to a store by kind, and what was made up for them."""
+    """Return the requests of all processes to a store by kind, with the figures of made-up data."""
     total: Counter[str] = Counter()
     for place in (folder / COUNTERS).glob("*"):
         total.update(dict(zip((*KINDS, *MADE_UP), np.fromfile(place, np.int64).tolist(), strict=True)))
@@ -104,7 +104,7 @@ def _counters(folder: Path, process: int) -> npt.NDArray[np.int64]:
 
 
 class _MadeUp:
-    """Counts requests and what is made up."""
+    """Counts requests and made-up data."""
 
     _location: Location
 

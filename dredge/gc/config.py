@@ -103,10 +103,8 @@ class Safety:
 class Tuning:
     """Sizes with an effect on speed and memory only."""
 
-    tasks_per_core: int = (
-        1  # tasks of a step for each task running at once; more where they have too many rows
-    )
-    task_rows: int = 16_000_000  # addresses of one task, which has their hashes in memory (60 bytes each at most)
+    tasks_per_core: int = 1  # tasks of a step for each task running at once, unless they have too many rows
+    task_rows: int = 16_000_000  # addresses of one task, with up to 60 bytes each in memory
     listing_rows_max: int = 200_000  # rows of one listing before its remainder is split by key range
     listing_rounds_max: int = 6  # rounds of such splits
     part_rows: int = 100_000  # rows of a listing part
