@@ -51,9 +51,9 @@ class InFlight:
         """Halve the number; the refusals of a second count once."""
         with self._lock:
             now = self.clock()
+            self.refusals += 1
             if now - self._refused_at >= _REFUSED_ONCE_SECONDS:
                 self.size = max(1, self.size // 2)
-                self.refusals += 1
                 self._refused_at = now
 
     def set(self, size: int, refusals: int) -> bool:
