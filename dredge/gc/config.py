@@ -109,9 +109,8 @@ class Tuning:
     listing_rounds_max: int = 6  # rounds of such splits
     part_rows: int = 100_000  # rows of a listing part
     candidate_rows: int = 100_000  # rows of a candidates part, and of one task of the sweep at a time
-    shard_values: int = (
-        16 << 20
-    )  # live hashes in one shard (8 bytes each in every worker, 60 while it is made)
+    # live hashes in one shard (8 bytes each in every worker, 60 while it is made)
+    shard_values: int = 16 << 20
     # extra hashes read by all tasks of subtract together with the whole live set; beyond it the listing is
     # cut into shards like the live set
     shared_live_values: int = 50_000_000
