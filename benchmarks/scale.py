@@ -168,12 +168,13 @@ def _describe_bends(rows: Sequence[Row]) -> str:
 
 def _origins(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the revisions of rows, and interrupted steps."""
+    names = [f"{row['objects']:,}" + (f" with {row['workers']}" if row["workers"] else "") for row in rows]
     if len({row["revision"] for row in rows}) > 1:
-        yield "Revisions: " + ", ".join(f"{row['objects']:,} {row['revision']}" for row in rows) + "."
-    for row in rows:
+        found = (f"{name} {row['revision']}" for name, row in zip(names, rows, strict=True))
+        yield f"Revisions: {', '.join(found)}."
+    for name, row in zip(names, rows, strict=True):
         if row["continued"]:
-            steps = ", ".join(dict.fromkeys(row["continued"]))
-            yield f"{row['objects']:,}: {steps} was interrupted, and its figures are of the rest."
+            yield f"{name}: {row['continued'][0]} was interrupted, and its figures are of the rest."
 
 
 def by_workers(rows: Sequence[Row]) -> str:
@@ -246,4 +247,5 @@ def _value(row: Row, name: str, step: str) -> float:
 
 def _total(row: Row, name: str) -> float:
     values = [row["steps"][step][name] for step in STEPS]
-    return round(float(max(values) if name == _MEMORY else sum(values)), 1)
+    total = max(values) if name == _MEMORY else sum(values)
+    return total if isinstance(total, int) else round(float(total), 1)
