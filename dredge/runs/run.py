@@ -473,7 +473,7 @@ def resume_local(run: CollectionRun[Any]) -> None:
     try:
         run.refuse_other_state()
         if not hand_over(run.folder.writer, f"{PLAN}.json", grant):
-            raise RefusedError(f"run {run.plan.run_id} is being resumed elsewhere. Nothing was done.")
+            raise RefusedError(f"another process is resuming run {run.plan.run_id}. Nothing was done.")
     except Exception:
         with suppress(DredgeError):  # it expires
             run.lease.release(grant)
