@@ -38,7 +38,7 @@ _REASON = "live files need it, and a run had deleted it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the record of a sweep's candidates, before its first deletion; an overtaken try leaves none."""
+    """Record a sweep's candidates before its first deletion; an overtaken try records nothing."""
     record.attempt.check()
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []

@@ -69,9 +69,9 @@ _ID_BYTES = 8
 def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
     """Make the error for a manifest with other chunks than in the index."""
     return FormatError(
-        f"{manifest_uri} does not have the chunks in {state_uri}/index: it was damaged, in the store or on its way,"
-        f" when the index read it. Nothing was deleted. Remove the folder {state_uri}/index, which makes the next run"
-        " read every manifest again."
+        f"{manifest_uri} has other chunks than {state_uri}/index recorded: it was damaged, in the store or in transit,"
+        f" when an earlier run read it. Nothing was deleted. Remove the folder {state_uri}/index; then the next run"
+        " reads every manifest again."
     )
 
 
