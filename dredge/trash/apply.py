@@ -236,8 +236,8 @@ class Applier:
         return sorted(self._markers)
 
     def _repositories(self, group: Sequence[TrashFinding]) -> list[UnavailableError]:
-        """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after a
-        look of its own. The design's cleaner goes on after one that fails; returns the failures."""
+        """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after
+        another read of the references. The design's cleaner goes on after one that fails; returns the failures."""
         error: UnavailableError | None = None
         try:
             self._group(group)
@@ -311,7 +311,7 @@ class Applier:
             if gone:
                 self._note_removed(finding)
             elif left and _is_repository(finding) and len(doomed) > 1:
-                continue  # without an outcome: `_repositories` looks again before it tries this one alone
+                continue  # without an outcome: `_repositories` reads the references again and tries this one alone
             if left:
                 more, busy = self._delete_rows(finding, left, references)
                 gone += more
