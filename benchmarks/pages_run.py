@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.scale_store import Virtual, etags, sizes
+from benchmarks.scale_objects import Virtual, etags, sizes, strings
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import PLAN
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -80,7 +80,7 @@ def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
                 pa.scalar(modified - timedelta(hours=start // part_rows), CANDIDATES.field(2).type),
                 len(numbers),
             ),
-            pa.array(etags(numbers)),
+            strings("", etags(numbers)),
             pa.array(hash64(addresses)),
             pa.repeat("STANDARD", len(numbers)),
             pa.array(names[numbers % len(names)]),

@@ -15,6 +15,7 @@ from dredge.runs.clock import BEGINNING, END, Clock, Coverage, utc_now
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
 from dredge.runs.payload import from_versioned
 from dredge.runs.run import CollectionRun, read_stored_plan
+from dredge.runs.tasks import TaskRunner
 from dredge.runs.versions import Version
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 from dredge.undo.ways import UndoWay
@@ -139,6 +140,10 @@ class Run(CollectionRun[Plan]):
     def tasks_per_core(self) -> int:
         """Number of tasks for each core."""
         return self.plan.config.tuning.tasks_per_core
+
+    def num_tasks_of(self, runner: TaskRunner, items: int, rows: int) -> int:
+        """Return the number of tasks for items with some rows: more than `num_tasks` where one would have too many."""
+        return min(items, max(self.num_tasks(runner, items), -(-rows // self.plan.config.tuning.task_rows)))
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:

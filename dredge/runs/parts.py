@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
 # Rows of a run with millions of objects must not stay in memory.
-_BYTES_MAX = 64 << 20
+_BYTES_MAX = 32 << 20
 
 
 class PartCache:
@@ -35,7 +35,9 @@ class PartCache:
         self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        self._writes: dict[str, tuple[Future[Any], bytes]] = {}
+        self._writes: dict[
+            str, tuple[Future[Any], bytes, object]
+        ] = {}  # the last tells one write from another
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
 
@@ -62,30 +64,41 @@ class PartCache:
         """Start to write a part; waits for other writes if too many bytes are pending."""
         with self._lock:
             running = [(name, *item) for name, item in self._writes.items()]
-            too_much = sum(len(item) for _, _, item in running) + len(data) - _BYTES_MAX
-        for name, future, waiting in running:
+            too_much = sum(len(item) for _, _, item, _ in running) + len(data) - _BYTES_MAX
+        for name, future, waiting, _ in running:
             if too_much > 0 or name == key:
                 future.exception()  # wait only; `settle` raises the error
                 too_much -= len(waiting)
+        self._begin(key, lambda: writer.put(key, data), data)
+        self.put(key, data)
+
+    def start(self, key: str, write: Callable[[], object]) -> None:
+        """Start to write an object that is not read through the cache."""
+        self._begin(key, write, b"")
+
+    def _begin(self, key: str, write: Callable[[], object], data: bytes) -> None:
+        this = object()
+
+        def write_and_forget() -> None:
+            write()
+            with self._lock:
+                if key in self._writes and self._writes[key][2] is this:
+                    del self._writes[key]
+
+        future = self._pool.submit(write_and_forget)
         with self._lock:
+            self._writes[key] = future, data, this
             self._writes = {
                 name: item
                 for name, item in self._writes.items()
                 if not item[0].done() or item[0].exception() is not None
             }
-            self._writes[key] = self._pool.submit(writer.put, key, data), data
-        self.put(key, data)
-
-    def start(self, key: str, write: Callable[[], object]) -> None:
-        """Start to write an object that is not read through the cache."""
-        with self._lock:
-            self._writes[key] = self._pool.submit(write), b""
 
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
         with self._lock:
             writes = dict(self._writes)
-        failed = [error for future, _ in writes.values() if (error := future.exception()) is not None]
+        failed = [error for future, *_ in writes.values() if (error := future.exception()) is not None]
         with self._lock:  # not before: other threads read long parts from here, and settle as well
             self._writes = {key: item for key, item in self._writes.items() if writes.get(key) is not item}
         if failed:

@@ -89,7 +89,7 @@ class ObjectReader(Protocol):
     def get(self, key: str) -> bytes:
         """Read a whole object; raises NotFoundError."""
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many objects in the order of `keys`; raises the error of any key.
 
         At most `concurrency` objects are in memory in addition to the current one, or `AHEAD_BYTES` of small objects
@@ -200,9 +200,6 @@ LOOKS_PER_PAGE = 12
 """Lookups of single objects at the price of a page of a listing. Amazon S3 charges a page like 12.5 of them,
 and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
 of one for a look)."""
-
-LOOKUPS_A_THREAD = 8
-"""Lookups in flight for each listing in flight: a lookup is short, and waits for the network most of the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,33 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
     return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepConfig:
+    """The config of a sweep without deletions; a payload."""
+
+    attempt: int
+    fencing: int
+    holds: HoldFiles
+
+
+@partition_function
+def keep_parts(run: WorkerRun, config: KeepConfig, candidates: list[PartInfo]) -> None:
+    """Write the candidates of some files to the ledger as kept. Raises FormatError if one of them is not held."""
+    holds = Holds.of(run.folder, config.holds)
+    for part in candidates:
+        rows = run.folder.read_part(part)
+        codes = holds.codes_of(rows)
+        if codes.null_count:
+            raise FormatError(
+                f"{part.name} has an object that is not held, and the guards counted none. Nothing was deleted."
+                " Start a new run."
+            )
+        kept = [ledger.KEPT] * rows.num_rows
+        found = ledger.rows_of(rows, kept, config.attempt, config.fencing, code=codes.to_pylist())
+        ledger.write_raw(run.folder, ledger.part_stem(part), config.attempt, 0, 0, found)
+        run.progress.add(rows.num_rows)
+
+
 class InUse:
     """The hashes published by the driver (`watch.Published`), in a task."""
 

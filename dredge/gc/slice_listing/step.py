@@ -117,7 +117,8 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
 
     The last round lists items of any length, so no rest remains.
     """
-    tuning, config = run.plan.config.tuning, _config(run.plan)
+    tuning = run.plan.config.tuning
+    config = replace(_config(run.plan), decodes=run.plan.state is None and run.folder.goes_on)
     found: list[ListResult] = []
     for turn in range(tuning.listing_rounds_max + 1):
         shares = round_robin(items, run.num_tasks(runner, len(items)))

@@ -347,7 +347,6 @@ log = logging.getLogger("dredge")
 
 type Files = dict[str, ObjectInfo]  # range and metarange files of a namespace by id
 
-_AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024
 DUMP, DAMAGED = "refs dump", "damaged"
 
@@ -453,7 +452,7 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
             log.warning("%s has the name of a range or metarange and cannot be read as one", info.key)
             return DAMAGED
 
-    kinds = ordered_map(read, wanted, _AT_ONCE)
+    kinds = ordered_map(read, wanted)
     return {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
 
 

@@ -92,7 +92,7 @@ def canaries_among(run: Run, keys: Collection[str], candidates: outputs.ListCand
 def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
     """Look up at most so many canaries in the store; return (existing, missing)."""
     chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
-    there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
+    there = list(ordered_map(lambda key: exists(run.reader, key), chosen))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
     return present, [key for key, is_there in zip(chosen, there, strict=True) if not is_there]
 
@@ -208,7 +208,6 @@ def leave_list(run: Run, record: StepRecord) -> None:
 
 
 SAMPLE = 200
-_AT_ONCE = 64
 _LISTED = ("snapshots", "manifests")
 
 
@@ -255,7 +254,7 @@ def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
         keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
     keys = rng.sample(keys, min(SAMPLE, len(keys)))
     record.counts["deleted_sample"] = len(keys)
-    there = ordered_map(lambda key: exists(run.reader, key), keys, _AT_ONCE)
+    there = ordered_map(lambda key: exists(run.reader, key), keys)
     left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
     if left:
         yield f"{len(left)} deleted objects are still there, such as {left[0]}"

@@ -335,7 +335,7 @@ def manifest_rows(
             return manifest, named_chunks(data, key, refs=refs[manifest])
 
     with _missing_is_damage(reader):
-        yield from map_ahead(read, sorted(refs), AT_ONCE, lambda row: sum(ids.nbytes for ids in row[1]))
+        yield from map_ahead(read, sorted(refs), lambda row: sum(ids.nbytes for ids in row[1]))
 
 
 @contextmanager
