@@ -89,11 +89,8 @@ class AwsKeys:
 
 
 class DynamoTable:
-    """A DynamoDB table; thread-safe.
-
-    Args:
-        url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
-    """
+    """A DynamoDB table; thread-safe. `url`: see `TableAddress.parse`. Credentials are in AWS's environment variables,
+    profiles or instance roles."""
 
     def __init__(
         self,

@@ -154,11 +154,8 @@ class PostgresConnections:
 
     A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
     not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
-
-    Args:
-        url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
-        read_only: run every statement in a read-only transaction, so that the database refuses writes.
-    """
+    `url`: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too. `read_only`:
+    run every statement in a read-only transaction, so that the database refuses writes."""
 
     def __init__(self, url: str, read_only: bool = False) -> None:
         words = read_words(url)

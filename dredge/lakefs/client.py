@@ -57,13 +57,9 @@ CA_BUNDLE = "DREDGE_LAKEFS_CA_BUNDLE"
 
 
 class LakeFSClient:
-    """The calls of a collector over HTTP; thread-safe. All raise errors of `dredge.errors`.
-
-    Args:
-        endpoint: URL of the server, with or without `/api/v1`.
-        ca_bundle: PEM file with certificate authorities to trust, in addition to those of the machine and the
-            environment.
-    """
+    """The calls of a collector over HTTP; thread-safe. All raise errors of `dredge.errors`. `endpoint`: URL of the
+    server, with or without `/api/v1`. `ca_bundle`: PEM file with certificate authorities to trust, in addition to those
+    of the machine and the environment."""
 
     def __init__(
         self, endpoint: str, access_key_id: str, secret_access_key: str, ca_bundle: str | None = None

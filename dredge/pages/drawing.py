@@ -44,11 +44,7 @@ _STATUS: tuple[tuple[type[DredgeError], int], ...] = (
 
 
 class Pages:
-    """Draws the pages.
-
-    Args:
-        asker: answers "why"; None without a lakeFS server.
-    """
+    """Draws the pages. `asker`: answers "why"; None without a lakeFS server."""
 
     def __init__(
         self, places: places.Places, asker: places.ServerAsker | None = None, clock: Clock = utc_now

@@ -240,13 +240,8 @@ class Filter:
 
 
 class Rows:
-    """The rows of a run's parts, numbered consecutively.
-
-    Args:
-        parts: of the ledger, or of the candidates.
-        holds: further holds of candidates; None without them.
-        of_branch: hashes of the addresses of the selected branch.
-    """
+    """The rows of a run's parts, numbered consecutively. `parts`: of the ledger, or of the candidates. `holds`: further
+    holds of candidates; None without them. `of_branch`: hashes of the addresses of the selected branch."""
 
     def __init__(
         self,

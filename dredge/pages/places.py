@@ -242,11 +242,8 @@ class Alone:
 
 
 class ServerAsker:
-    """Asks a lakeFS server, the store and the results of runs.
-
-    Args:
-        client: returns the server; called for each question, so that credentials may change.
-    """
+    """Asks a lakeFS server, the store and the results of runs. `client`: returns the server; called for each question,
+    so that credentials may change."""
 
     def __init__(self, client: Callable[[Place | None], LakeFSClient], clock: Clock = utc_now) -> None:
         self._client = client

@@ -83,11 +83,8 @@ def listens_everywhere(host: str) -> bool:
 
 
 class OwnNames:
-    """Answers only requests with one of the server's names as `Host`, on any port.
-
-    Args:
-        addresses: accept every IP address as well: another site cannot make a name of it.
-    """
+    """Answers only requests with one of the server's names as `Host`, on any port. `addresses`: accept every IP address
+    as well: another site cannot make a name of it."""
 
     def __init__(self, app: _App, names: Collection[str], addresses: bool = False) -> None:
         self._app = app

@@ -166,14 +166,9 @@ class NamedAgainError(AlarmError):
 
 
 class Applier:
-    """Removes the trash of one plan.
-
-    Args:
-        check_right: called right before each deletion; raises if a later try has taken over.
-        unrecorded: partitions with the shape of a repository and without a record; the references of their branches
-            count too.
-        alarm: surrounds a restore, with the referenced names.
-    """
+    """Removes the trash of one plan. `check_right`: called right before each deletion; raises if a later try has taken
+    over. `unrecorded`: partitions with the shape of a repository and without a record; the references of their branches
+    count too. `alarm`: surrounds a restore, with the referenced names."""
 
     def __init__(
         self,

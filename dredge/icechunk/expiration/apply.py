@@ -44,15 +44,10 @@ def expire(
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
 ) -> Applied:
-    """Plan and apply an expiration, under the lease. It deletes no object.
-
-    Raises:
-        ConfigError: a rule without support for this spec, or a naive threshold.
-        LeaseHeldError: another run works on the repository.
-        RefusedError: the store's clock and this machine's differ too much, or as in `expire_in_place` and
-            `expire_by_library`.
-        FormatError: an important file is missing or damaged.
-    """
+    """Plan and apply an expiration, under the lease. It deletes no object. Raises ConfigError: a rule without support
+    for this spec, or a naive threshold; LeaseHeldError: another run works on the repository; RefusedError: the store's
+    clock and this machine's differ too much, or as in `expire_in_place` and `expire_by_library`; FormatError: an
+    important file is missing or damaged."""
     reader = open_reader(uri, options)
     version, rule = repository.spec_version(reader), expiration.rule
     if version == 2 and rule not in (None, "spec_v2"):
@@ -255,17 +250,10 @@ def expire_in_place(
     approved_digest: str | None = None,
     delete_ref: Callable[[], Callable[[Ref], None]],
 ) -> Applied:
-    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile.
-
-    Args:
-        delete_ref: returns the function that deletes a ref; called only if the plan deletes some.
-
-    Raises:
-        ConfigError: a rule without support for spec 1.
-        RefusedError: the approved plan is outdated, or the repository kept changing.
-        FormatError: an important file is missing or damaged.
-        PartialError: some edits were made, and the store does not allow the rest.
-    """
+    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile. `delete_ref`: returns
+    the function that deletes a ref; called only if the plan deletes some. Raises ConfigError: a rule without support
+    for spec 1; RefusedError: the approved plan is outdated, or the repository kept changing; FormatError: an important
+    file is missing or damaged; PartialError: some edits were made, and the store does not allow the rest."""
     edited: list[str] = []
     gone: list[Ref] = []
     conflict: ConflictError | None = None
