@@ -10,10 +10,10 @@ class Repository:
     """A repository.
 
     Attributes:
-        namespace: URI of the storage namespace, exactly as the server returns it.
-        read_only: the server does not prepare a garbage collection of a read-only repository.
-        created_at: aware UTC, in whole seconds; None if the server does not return it. A repository that was deleted
-            and created again has another one.
+        namespace: URI of the storage namespace, as the server returns it.
+        read_only: whether it is read-only: the server then refuses to prepare a garbage collection.
+        created_at: aware UTC, in whole seconds; None if the server does not return it. It differs for a repository that
+            was deleted and created again.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus 1."""
+    """Fields of a commit needed only for its id; `generation` is the largest generation of its parents, plus 1."""
 
     committer: str
     message: str
@@ -46,7 +46,7 @@ class Commit:
     """A commit.
 
     Attributes:
-        parents: commit ids; `version` decides about the main parent.
+        parents: commit ids; which of them is the main parent depends on `version`.
         created_at: aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
         text: the other fields of the record; None if they were not read.
@@ -93,7 +93,7 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Id of an installation, and its number of requests in all months, from the key-value store."""
+    """Id of an installation, and its total number of requests, from the key-value store."""
 
     installation_id: str
     requests: int
@@ -101,7 +101,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A lakeFS server: scheme, host and port in one spelling, and the id of its installation.
+    """A lakeFS server: scheme, host and port in canonical form, and the id of its installation.
 
     The id is None if the server does not return it. A restored copy of a database has the id of its original.
     """

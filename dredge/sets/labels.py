@@ -49,7 +49,7 @@ class Labelled:
     columns: tuple[Column, ...]
 
     def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Look up hashes: whether each is in the set, and its index (0 for a missing hash)."""
+        """Look up hashes; returns whether each is in the set, and its index (0 for a missing hash)."""
         return locate(self.hashes, wanted)
 
 
@@ -67,10 +67,10 @@ def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
 
 
 class LabelledSets:
-    """Collects the addresses of rows, and returns them shard by shard. A context manager for its temporary folder.
+    """Collects the addresses of rows, and returns them shard by shard. On exit its temporary folder is removed.
 
     Args:
-        values: upper limit of added hashes; determines the number of shards.
+        values: maximum number of added hashes; determines the number of shards.
 
     Attributes:
         bits: for 2**bits shards.

@@ -31,7 +31,7 @@ class Value:
     data: bytes
 
     def encode(self) -> bytes:
-        """Encode the value as a table holds it. Raises ValueError if a part is larger than a server accepts."""
+        """Encode the value as in a table. Raises ValueError if a part is larger than a server accepts."""
         if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
             raise ValueError(f"identity and data are limited to {PART_SIZE_MAX} bytes each")
         return b"".join(
@@ -40,7 +40,7 @@ class Value:
 
     @classmethod
     def decode(cls, raw: bytes, name: str) -> Value:
-        """Read it from a table."""
+        """Decode the value of a table's record."""
         try:
             identity, at = _part(raw, 0)
             data, _ = _part(raw, at)
@@ -53,7 +53,7 @@ def _part(raw: bytes, at: int) -> tuple[bytes, int]:
     zigzag, at = get_uvarint(raw, at, len(raw))
     length = zigzag >> 1
     if zigzag & 1 or length > PART_SIZE_MAX or at + length > len(raw):
-        raise ValueError(f"a part's length does not fit its {len(raw)} bytes")
+        raise ValueError(f"the length of a part exceeds the value's {len(raw)} bytes")
     return raw[at : at + length], at + length
 
 
@@ -66,8 +66,8 @@ class RangeInfo:
 
     Attributes:
         id: 64 hex digits; the file is `_lakefs/<id>`.
-        min_key: its first key; not reliable in files of old servers.
-        max_key: its last key; ranges are sorted by it.
+        min_key: the range's first key; not reliable in files of old servers.
+        max_key: the range's last key; ranges are sorted by it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class RangeInfo:
     count: int
 
     def value(self) -> Value:
-        """The value of this range's record in a metarange."""
+        """Return the value of this range's record in a metarange."""
         data = messages.RangeData(
             min_key=self.min_key, max_key=self.max_key, estimated_size=self.estimated_size, count=self.count
         )
@@ -85,21 +85,21 @@ class RangeInfo:
 
     @classmethod
     def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
-        """Read a record of a metarange."""
+        """Decode a record of a metarange."""
         value = Value.decode(raw, name)
         data = messages.decode(messages.RangeData, value.data, name)
         range_id = value.identity.decode("ascii", errors="replace")
         if not is_table_id(range_id):
             raise FormatError(f"{name}: {value.identity!r} is not the id of a range")
         if data.max_key != key:
-            raise FormatError(f"{name}: its largest key {data.max_key!r} differs from the record's key")
+            raise FormatError(f"{name}: a range's largest key {data.max_key!r} differs from its record's key")
         if data.count < 1:
             raise FormatError(f"{name}: a range of {data.count} records")
         return cls(range_id, data.min_key, data.max_key, data.estimated_size, data.count)
 
 
 def is_table_id(text: str) -> bool:
-    """Whether a string has the form of an id of a range or metarange."""
+    """Return whether a string has the form of an id of a range or metarange."""
     return len(text) == 64 and _HEX.issuperset(text)
 
 
@@ -121,7 +121,7 @@ class MetaRange:
         return sum(item.count for item in self.ranges)
 
     def position(self, key: bytes) -> int:
-        """Index of the first range with a last key >= a key."""
+        """Return the index of the first range whose last key is >= a key."""
         return bisect_left(self.ranges, key, key=lambda item: item.max_key)
 
 
@@ -136,5 +136,5 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
         for number, (key, value) in enumerate(table.records)
     )
     if len({item.id for item in ranges}) != len(ranges):
-        raise FormatError(f"{name}: one range is named twice")
+        raise FormatError(f"{name}: lists a range twice")
     return MetaRange(expected_id or table.id, ranges)

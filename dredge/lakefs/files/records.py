@@ -1,4 +1,4 @@
-"""Repositories and branches as values, and the places of all records in the key-value store.
+"""Repositories and branches as values, and the keys of all records in the key-value store.
 
 Layout (partition / key → message):
 
@@ -47,7 +47,7 @@ class Repository:
 
     Args:
         storage_namespace: URI prefix of all its objects, without trailing slash.
-        instance_uid: xid of this instance; a repository that reuses the name has another.
+        instance_uid: xid of this instance; a later repository of the same name has another one.
         state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
             begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
         storage_id: "" with a single block store.
@@ -89,7 +89,7 @@ class Repository:
 
     @classmethod
     def decode(cls, data: bytes) -> Repository:
-        """Read a record. Raises FormatError if not a RepositoryData message."""
+        """Decode a record; raises FormatError if it is not a RepositoryData message."""
         record = messages.decode(messages.RepositoryData, data, "repository record")
         return cls(
             name=record.id,
@@ -109,8 +109,8 @@ class Branch:
 
     Args:
         staging_token: partition of the newest changes.
-        sealed_tokens: partitions of older changes not committed yet, newest first.
-        hidden: left out of the default listing; as live as any other.
+        sealed_tokens: partitions of older uncommitted changes, newest first.
+        hidden: omitted from the default listing; its objects are live as those of any branch.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Branch:
         return (self.staging_token, *self.sealed_tokens) if self.staging_token else self.sealed_tokens
 
     def sealed(self, token: str) -> Branch:
-        """The branch with its current token sealed and a fresh one in place."""
+        """Return the branch with its current token sealed and a new staging token."""
         return replace(self, staging_token=token, sealed_tokens=self.tokens)
 
     def encode(self) -> bytes:
@@ -142,7 +142,7 @@ class Branch:
 
     @classmethod
     def decode(cls, data: bytes) -> Branch:
-        """Read a record. Raises FormatError if not a BranchData message."""
+        """Decode a record; raises FormatError if it is not a BranchData message."""
         record = messages.decode(messages.BranchData, data, "branch record")
         return cls(
             record.id, record.commit_id, record.staging_token, tuple(record.sealed_tokens), record.hidden
@@ -150,7 +150,7 @@ class Branch:
 
 
 def repository_key(name: str) -> bytes:
-    """Key of a repository's record in REPOSITORIES_PARTITION."""
+    """Return the key of a repository's record in REPOSITORIES_PARTITION."""
     return f"repos/{name}".encode()
 
 
@@ -159,5 +159,5 @@ COMMITS = "_lakefs/retention/gc/commits"
 
 
 def uncommitted_key(run_id: str) -> str:
-    """Key of the folder of a run's parquet files."""
+    """Return the key of the folder with a run's parquet files."""
     return f"{UNCOMMITTED}/{run_id}/uncommitted/"

@@ -58,9 +58,9 @@ def test_refs_dumps_are_never_taken_for_tables_of_objects(item: Fixture) -> None
 
 
 def test_ranges_and_metaranges_are_not_taken_for_each_other() -> None:
-    with pytest.raises(FormatError, match="a table of metaranges, where one of ranges"):
+    with pytest.raises(FormatError, match="a table of metaranges, not of ranges"):
         read_table(fixture("metarange_empty").data, "m", kind=RANGES)
-    with pytest.raises(FormatError, match="a table of ranges, where one of metaranges"):
+    with pytest.raises(FormatError, match="a table of ranges, not of metaranges"):
         read_table(fixture("range_one_record").data, "r", kind=METARANGES)
 
 
