@@ -78,8 +78,9 @@ def gc(
     bare     that client alone
     floor    our steps in one process
     local    our steps with two processes
-    submit   the DAG, with one Spark application a run through spark-submit
-    connect  the DAG, with a running Spark Connect server
+    worker   the DAG with its defaults: steps below `spark_rows_min` run in the Airflow worker
+    submit   the DAG, every spread step on Spark, with one application a run through spark-submit
+    connect  the same, with a running Spark Connect server
     """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
 

@@ -24,8 +24,8 @@ from benchmarks.shapes import SHAPES
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.lakefs import LakeFSClient
 
-ENGINES = ("bare", "floor", "local", "submit", "connect")
-IN_AIRFLOW = ("submit", "connect")
+ENGINES = ("bare", "floor", "local", "worker", "submit", "connect")
+IN_AIRFLOW = ("worker", "submit", "connect")
 BRANCH_MS = "11"
 """Milliseconds a real server takes for each branch to prepare uncommitted addresses."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -163,7 +163,7 @@ def measure_run(
     Returns:
         The run's own figures, CPU seconds, peak memory and bytes read.
     """
-    in_airflow = in_airflow and engine in IN_AIRFLOW
+    in_airflow = engine == "worker" or (in_airflow and engine in IN_AIRFLOW)
     run = _through_airflow if in_airflow else _in_driver
     with lakefs_server(lake) as (direct, server), behind(direct) as (env, spans):
         env |= _kv(lake, with_kv)
@@ -182,6 +182,7 @@ def measure_run(
         "peak_mib": {name: round(size) for name, size in meter.peak_mib.items()},
         "peak_of_all_mib": round(meter.peak_of_all_mib),
         "processes_mib": {name: round(size) for name, size in meter.processes_mib.items()},
+        "processes_cpu": {name: round(used, 1) for name, used in meter.processes_cpu.most_common()},
         "read_mib": round(meter.read_mib["dredge"], 1),
     }
 
@@ -200,10 +201,11 @@ def _in_driver(
     process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, text=True)
     with process, metered(process.pid) as meter:
         said, _ = process.communicate()
+        wall = round(time.perf_counter() - begun, 2)
     if process.returncode:
         raise SystemExit(f"{lake.shape.name} on {engine} failed")
     figures: dict[str, Any] = json.loads(said.splitlines()[-1])
-    return figures | {"wall": round(time.perf_counter() - begun, 2), "meter": meter}
+    return figures | {"wall": wall, "meter": meter}
 
 
 def _through_airflow(
@@ -215,7 +217,9 @@ def _through_airflow(
     made = through_airflow.airflow_environment(env, beside.connect[0] if beside.connect else None)
     through_airflow.prepare(made)
     settings = RUN | json.loads((os.environ | env).get(SETTINGS, "{}"))
-    settings |= {"repository": lake.shape.name, "spark_engine": engine}
+    settings |= {"repository": lake.shape.name}
+    if engine != "worker":
+        settings |= {"spark_engine": engine, "spark_rows_min": 0}
     if settings.pop("read_kv", False):
         settings["kv_conn_id"] = "lakefs_kv"
     with through_airflow.open_watch(env) as watch:
@@ -223,7 +227,7 @@ def _through_airflow(
         process = through_airflow.start(made, settings)
         with metered(process.pid) as meter:
             process.wait()
-        ended = time.time()
+            ended = time.time()
     return through_airflow.figures(watch, begun, ended) | {"meter": meter}
 
 

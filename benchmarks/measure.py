@@ -31,6 +31,7 @@ class Meter:
         peak_mib: largest sum of proportional set sizes, by tree.
         peak_of_all_mib: largest sum over all trees at one time.
         processes_mib: proportional set sizes at that time, by kind of process.
+        processes_cpu: CPU seconds by kind of process.
     """
 
     def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.5) -> None:
@@ -39,6 +40,7 @@ class Meter:
         self._used: dict[str, dict[_Process, tuple[float, float]]] = {name: {} for name in roots}
         self._read: dict[str, dict[_Process, tuple[int, int]]] = {name: {} for name in roots}
         self._kinds: dict[_Process, str] = {}
+        self._settled: set[_Process] = set()
         self._stop = threading.Event()
         self._fresh = True
         self.cpu_seconds: dict[str, float] = {}
@@ -46,6 +48,7 @@ class Meter:
         self.peak_mib: dict[str, float] = dict.fromkeys(roots, 0.0)
         self.peak_of_all_mib = 0.0
         self.processes_mib: dict[str, float] = {}
+        self.processes_cpu: Counter[str] = Counter()
 
     def __enter__(self) -> Meter:
         """Start sampling."""
@@ -62,6 +65,8 @@ class Meter:
         for name in self._roots:
             self.cpu_seconds[name] = sum(last - first for first, last in self._used[name].values())
             self.read_mib[name] = sum(last - first for first, last in self._read[name].values()) / (1 << 20)
+            for process, (first, last) in self._used[name].items():
+                self.processes_cpu[self._kinds.get(process, name)] += last - first
 
     def _run(self) -> None:
         turn = 0
@@ -102,12 +107,11 @@ class Meter:
 
     def _kind(self, name: str, key: _Process, process: psutil.Process) -> str:
         """Return the kind of a process; repeated for a new one, which may exec another program."""
-        if key in self._kinds:
-            return self._kinds[key]
-        kind = _what(name, process)
-        if time.time() - key[1] > _SETTLED_SECONDS:
-            self._kinds[key] = kind
-        return kind
+        if key not in self._settled:
+            self._kinds[key] = _what(name, process)
+            if time.time() - key[1] > _SETTLED_SECONDS:
+                self._settled.add(key)
+        return self._kinds[key]
 
 
 def _children() -> dict[int, list[int]]:

@@ -79,7 +79,8 @@ def whole(rows: Sequence[Row]) -> str:
         if row.get("mode") == "optimized" and row.get("places"):
             parts += [f"What the requests of {_name(row)} were for:", _by_place(row)]
     if any(row.get("processes_mib") for row in ours):
-        parts += ["PSS at the peak by process, MiB:", _by_process(ours)]
+        parts += ["PSS at the peak by process, MiB:", _by_process(ours, "processes_mib")]
+        parts += ["CPU seconds by process:", _by_process(ours, "processes_cpu")]
     return "\n\n".join(parts)
 
 
@@ -220,9 +221,9 @@ def _each_count(kinds: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def _by_process(rows: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row.get("processes_mib", {})))
-    cells = [[_name(row), *(row.get("processes_mib", {}).get(name, "") for name in names)] for row in rows]
+def _by_process(rows: Sequence[Row], figure: str) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row.get(figure, {})))
+    cells = [[_name(row), *(row.get(figure, {}).get(name, "") for name in names)] for row in rows]
     return table(["run", *names], cells)
 
 

@@ -338,4 +338,4 @@ def _shown(value: Any) -> str:
         return "empty"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float | int) else f"`{value}`"
+    return f"{value:,.15g}" if isinstance(value, float | int) else f"`{value}`"

@@ -250,7 +250,7 @@ def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
 
 
 def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: str, through: str) -> Asked:
-    """Write an answer; an existing equal decision stays."""
+    """Write an answer, unless this decision was written before. Returns the request with its answers."""
     answer = Answer(
         request=asked.digest,
         run_id=asked.request.run_id,

@@ -51,7 +51,7 @@ def keep_runs_setting(text: str) -> Any:
 
 
 def inventory_setting(listed: str) -> Any:
-    """The field for an inventory; `listed` are the objects that clean runs list otherwise."""
+    """Make the setting for an inventory. `listed`: the objects that clean runs list without one."""
     return setting(
         "Inventory instead of a listing",
         "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is used), or of"

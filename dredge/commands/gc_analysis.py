@@ -153,8 +153,8 @@ def plan_command(
     """Estimate the effect of other garbage collection rules. Read-only.
 
     Figures are for a clean dry run under these rules, from the listing, staging and history
-    of the newest clean run. "≤" marks upper bounds: commits without a ref keep some of it. With
-    DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
+    of the newest clean run. "≤" marks upper bounds, because commits without a ref may keep some of
+    these objects. With DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
 
     \b
     Examples:

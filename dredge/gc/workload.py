@@ -1,6 +1,8 @@
 """Estimates the rows of a step from earlier steps. The choice between Spark and the driver uses them."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -10,9 +12,17 @@ from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.slice_listing import SliceListingOutput, choose_slices
+from dredge.gc.slice_listing import SliceListingOutput, choose_slices, slice_time
 from dredge.gc.state import base_of, open_base
 from dredge.gc.subtract import SubtractOutput
+from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
+
+# Slices that are looked at without an earlier run, and names of each of them.
+_SAMPLE = 8
+_NAMES = 5_000
+# lakeFS starts a new slice after as many names, or after an hour.
+_NAMES_MAX = 50_000
 
 
 def rows_of(run: Run, step: str) -> int | None:
@@ -21,7 +31,8 @@ def rows_of(run: Run, step: str) -> int | None:
         case SliceListingOutput.STEP:
             return _to_list(run)
         case ListCommittedOutput.STEP:
-            return _to_read(run)
+            # A later run reads new ranges only. The first one may read more rows; see `LocalRunner.rows_max`.
+            return _listed_rows(run)
         case SubtractOutput.STEP:
             return _to_compare(run)
         case BulkDeleteOutput.STEP:
@@ -31,18 +42,38 @@ def rows_of(run: Run, step: str) -> int | None:
 
 
 def _to_list(run: Run) -> int | None:
-    if run.plan.mode == CLEAN:
-        return _counted_before(run)
-    base = base_of(run)
-    if base is None:
-        return None
+    counted = _counted_before(run) if run.plan.mode == CLEAN else None
+    if counted is not None or run.plan.inventory is not None:
+        return counted
     try:
         level = run.reader.list_level(DATA)
     except NotFoundError:
         return 0
+    base = base_of(run)
+    if base is None:
+        objects = _sample(run.reader, level.folders)
+        return None if objects is None else len(level.objects) + objects
     # Slices have similar numbers of objects: lakeFS starts a new slice after a number of objects.
     chosen = len(choose_slices(run.plan, level.folders)[0])
     return len(level.objects) + base.state.objects * chosen // max(1, len(level.folders) - chosen)
+
+
+def _sample(reader: ObjectReader, folders: Sequence[str]) -> int | None:
+    """Estimate the objects of slices from some of them; None with folders that are no slices of lakeFS."""
+    if any(slice_time(folder) is None for folder in folders):
+        return None
+    chosen = folders[:: max(1, len(folders) // _SAMPLE)][:_SAMPLE]
+    counts = ordered_map(partial(_count, reader), chosen, _SAMPLE)
+    return sum(counts) * len(folders) // max(1, len(chosen))
+
+
+def _count(reader: ObjectReader, folder: str) -> int:
+    names = 0
+    for batch in reader.list(folder):
+        names += batch.num_rows
+        if names >= _NAMES:
+            return _NAMES_MAX
+    return names
 
 
 def _counted_before(run: Run) -> int | None:
@@ -51,12 +82,6 @@ def _counted_before(run: Run) -> int | None:
     with suppress(DredgeError, ValueError):
         return open_base(run, run.plan.state).state.objects
     return None
-
-
-def _to_read(run: Run) -> int | None:
-    # Only new ranges are read, about as many rows as were listed.
-    before = _counted_before(run) if run.plan.mode == CLEAN else base_of(run)
-    return None if before is None else _listed_rows(run)
 
 
 def _to_compare(run: Run) -> int | None:

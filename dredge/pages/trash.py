@@ -62,7 +62,7 @@ def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
             **_outcome(outcome_of(found)),
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"the report of run {run_id} is damaged: {error!r}") from None
+        raise FormatError(f"the report of run {run_id} cannot be read: {error!r}") from None
 
 
 def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:

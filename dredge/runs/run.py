@@ -25,7 +25,14 @@ from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
-from dredge.runs.tasks import LocalRunner, PartitionFunction, Stores, TaskRunner, log_progress
+from dredge.runs.tasks import (
+    LocalRunner,
+    PartitionFunction,
+    Stores,
+    TaskRunner,
+    TooManyRowsError,
+    log_progress,
+)
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import read_pointer
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
@@ -177,6 +184,8 @@ def perform(
                 try_number=attempt.number,
             )
             folder.write_summary(summary)
+    except TooManyRowsError:
+        raise
     except Exception as error:
         _note_failure(folder, step, error, clock, attempt)
         raise
@@ -378,9 +387,13 @@ class PlannedRun[P: RunPlan](ABC):
         total: int | None = None,
     ) -> list[R]:
         """Run a partition function over tasks, and log progress. `tasks`: one for each call; may be empty. `total`:
-        number of units; None if unknown. Returns the results in the order of the tasks."""
+        number of units; None if unknown. Returns the results in the order of the tasks. Raises TooManyRowsError: of a
+        LocalRunner with a limit."""
         if not tasks:
             return []
+        limit = runner.rows_max if isinstance(runner, LocalRunner) else None
+        if limit is not None and (total or 0) > limit:
+            raise TooManyRowsError(f"{step} has {total:,} {unit}, more than {limit:,}")
         if not (isinstance(runner, LocalRunner) and runner.processes == 0):
             self.folder.settle()  # tasks in other processes may read what the driver wrote
         with log_progress(self.folder, step, unit, total) as progress:
@@ -460,7 +473,7 @@ def resume_local(run: CollectionRun[Any]) -> None:
     try:
         run.refuse_other_state()
         if not hand_over(run.folder.writer, f"{PLAN}.json", grant):
-            raise RefusedError(f"run {run.plan.run_id} is being resumed elsewhere. Nothing was done.")
+            raise RefusedError(f"another process is resuming run {run.plan.run_id}. Nothing was done.")
     except Exception:
         with suppress(DredgeError):  # it expires
             run.lease.release(grant)

@@ -216,7 +216,8 @@ class DeletingTask:
             return group
         if self._still_used is None:
             raise FormatError(
-                f"{part.name}: candidates that became live are published, and this task cannot compare them"
+                f"{part.name}: objects became live during the sweep, and this task cannot compare its candidates with"
+                " them"
             )
         codes = self._still_used(self._gate.published, group)
         used = codes.is_valid()

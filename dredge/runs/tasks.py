@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, get_type_hints
 
-from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.runs.clock import running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import cache_parts
@@ -55,12 +55,18 @@ class TaskRunner(Protocol):
         after all have stopped."""
 
 
+class TooManyRowsError(RefusedError):
+    """A step has more rows than its runner accepts; another runner starts the step anew."""
+
+
 class LocalRunner:
     """Runs tasks on this machine. With processes it must be closed, or used as a context manager. `processes`: 0 runs
-    tasks one after the other in this process; n runs n at once in other processes, which stay for the next step."""
+    tasks one after the other in this process; n runs n at once in other processes, which stay for the next step.
+    `rows_max`: a step with more rows raises TooManyRowsError before its tasks."""
 
-    def __init__(self, processes: int = 0) -> None:
+    def __init__(self, processes: int = 0, rows_max: int | None = None) -> None:
         self.processes = processes
+        self.rows_max = rows_max
         self._pool: ProcessPoolExecutor | None = None
 
     @property

@@ -39,7 +39,7 @@ def from_bytes(data: bytes, name: str) -> Hashes:
         )
     hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     if len(hashes) > 1 and not bool(np.all(hashes[1:] > hashes[:-1])):
-        raise FormatError(f"{name}: the hashes are not sorted. Start a new run.")
+        raise FormatError(f"{name}: the file is damaged, its hashes are not sorted. Start a new run.")
     return hashes
 
 

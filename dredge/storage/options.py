@@ -138,7 +138,7 @@ class GcsOptions:
         if self.endpoint_url is not None:
             check_server_url(self.endpoint_url, "the endpoint of Google Cloud Storage", "http://host:4443")
         if self.credentials_json is not None and not _is_object(self.credentials_json):
-            raise ConfigError("the key of Google Cloud Storage is not the content of a JSON key file")
+            raise ConfigError("the key for Google Cloud Storage must be the content of a JSON key file")
 
     @property
     def endpoint(self) -> str:

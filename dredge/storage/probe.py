@@ -150,7 +150,8 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
     with suppress(ConflictError):
         writer.put_if_absent(key, _DATA)
         raise RefusedError(
-            f"{writer.uri}: this store writes although the object exists (If-None-Match, or ifGenerationMatch)"
+            f"{writer.uri}: this store replaced an object although the write had the condition that none exists"
+            " (If-None-Match, or ifGenerationMatch)"
         )
 
 

@@ -214,8 +214,8 @@ def check_order(keys: pa.Array, last: str, what: str) -> str:
     ascending = pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py()
     if not ascending or (last and first <= last):
         raise FormatError(
-            f"{what}: the store does not list keys in byte order, so parts of a listing could skip keys or have them"
-            " twice. The listing is not used."
+            f"{what}: the store does not list keys in byte order, so a listing in parallel parts could miss keys or"
+            " have them twice. The listing is not used."
         )
     return str(keys[-1].as_py())
 

@@ -277,7 +277,8 @@ class TrashState:
         except ValueError:
             pass
         raise FormatError(
-            f"{self.writer.uri}/{key} cannot be read. Nothing was removed. Start with an empty folder."
+            f"{self.writer.uri}/{key} is not a JSON object. Nothing was removed. Restore the file, or use an empty"
+            " state folder."
         )
 
     def _replace(self, key: str, value: dict[str, Any]) -> None:

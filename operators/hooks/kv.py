@@ -67,8 +67,8 @@ class LakeFSKVConnection:
         if connection.conn_type == "sqlite":
             return cls(f"sqlite://{quote(connection.host or '')}")
         raise ConfigError(
-            f"connection {kv_conn_id} is of type {connection.conn_type!r}; valid are postgres, aws (DynamoDB) and"
-            " sqlite"
+            f"connection {kv_conn_id} is of type {connection.conn_type!r}; valid types are postgres, aws (DynamoDB)"
+            " and sqlite"
         )
 
     def reader(self, rate: ReadRate | None = None) -> closing[RowReader]:

@@ -25,7 +25,6 @@ from dredge.errors import ConfigError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
@@ -70,12 +69,16 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
 
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
         """Return the state folder, the repository, and the presence of the Variables."""
+        from dredge.icechunk.repository import spec_version
+
         present = present_variables(ICECHUNK_SCHEDULES, "storage", self.storage)
         spec_version(open_reader(self.storage, self.options))  # writes nothing where no repository exists
         return open_state(self.storage, self.options), self.storage, present
 
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
         """Acquire the lease."""
+        from dredge.icechunk.repository import spec_version
+
         spec = spec_version(open_reader(self.storage, self.options))
         grant = make_lease(open_state(self.storage, self.options)).acquire(holder)
         return grant, {"storage": self.storage, "spec_version": spec}

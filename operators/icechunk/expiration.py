@@ -12,11 +12,7 @@ from airflow_dredge.operators.icechunk.base import IcechunkOperator, need_plan
 from airflow_dredge.operators.reporting import REPORT, ReportLink
 from airflow_dredge.operators.schedules import data_window
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.config import Expiration, ExpireConfig
-from dredge.icechunk.expiration.plan import plan_for
-from dredge.icechunk.expiration.restore import PAGE, store_plan
-from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.payload import from_json, to_json
 from dredge.settings import truth
@@ -24,6 +20,8 @@ from dredge.storage import open_reader
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+# The steps of an expiration are imported inside methods: each task of each DAG imports all operators.
 
 
 class IcechunkPlanExpirationOperator(IcechunkOperator):
@@ -55,13 +53,16 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return its counts, digest and URI."""
+        from dredge.icechunk.expiration.plan import plan_for
+        from dredge.icechunk.expiration.restore import PAGE, store_plan
+        from dredge.icechunk.repository import read_history
+
         config = ExpireConfig.from_params(self.config or {})
         reader, window = open_reader(self.storage, self.options), data_window(context)
         now = utc_now() if window is None else min(window[1], utc_now())
         expiration = Expiration.from_config(config, now)
         plan = plan_for(reader, read_history(reader), expiration, utc_now())
         if config.estimate:
-            # Imported by this task only: each task of each DAG imports all operators.
             from dredge.icechunk.collection.index import estimate
 
             min_age = timedelta(hours=float(self.min_age_hours or MIN_AGE_DEFAULT))
@@ -112,6 +113,8 @@ class IcechunkExpireOperator(IcechunkOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Apply the plan; in a dry run change nothing."""
+        from dredge.icechunk.expiration.apply import expire
+
         plan = need_plan(self.plan)
         if truth("report_only", self.report_only):
             self.log.info("Dry run: nothing is changed. Plan: %s", plan["plan_uri"])

@@ -30,12 +30,12 @@ from dredge.runs.clock import utc_now
 from dredge.runs.consents import check_variables
 from dredge.storage import open_writer
 from dredge.trash.findings import TrashConfig, TrashRestoreConfig
-from dredge.trash.state import TrashState
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from dredge.runs.preflight import Preflight
+    from dredge.trash.state import TrashState
 
 # The steps of the cleaner are imported inside methods: each task of each DAG imports all operators.
 
@@ -81,6 +81,8 @@ class LakeFSKVOperator(BaseOperator):
     @cached_property
     def state(self) -> TrashState:
         """State of earlier runs."""
+        from dredge.trash.state import TrashState
+
         options = storage_options(self.aws_conn_id)
         return TrashState(open_writer(self.state_uri, options), options=options)
 

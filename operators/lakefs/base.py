@@ -18,7 +18,7 @@ from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner
+from dredge.runs.tasks import LocalRunner, TooManyRowsError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -153,7 +153,12 @@ class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the step and return its counts."""
         run = self.open_run(self.run_uri)
-        return self.report(run, self._run_here(run) if self.is_local(run) else self.run_job(run))
+        try:
+            summary = self._run_here(run) if self.is_local(run) else self.run_job(run)
+        except TooManyRowsError as found:
+            self.log.info("%s: the step runs on Spark", found)
+            summary = self.run_job(run)
+        return self.report(run, summary)
 
     def is_local(self, run: steps.Run) -> bool:
         """Return whether the step has so few objects that it runs in the worker, without Spark."""
@@ -175,8 +180,13 @@ class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
 
     def _run_here(self, run: steps.Run) -> StepSummary:
         with tasks_environment(run.options, self.secrets(run)):
-            summary: StepSummary = getattr(steps, self.step)(run, LocalRunner())
+            summary: StepSummary = getattr(steps, self.step)(run, LocalRunner(rows_max=self.rows_max))
         return summary
+
+    @property
+    def rows_max(self) -> int | None:
+        """Number of rows from which the step does not run in the worker after all; None: any number."""
+        return None
 
 
 class LakeFSKVSparkOperator(LakeFSSparkOperator):

@@ -47,6 +47,11 @@ class LakeFSListCommittedOperator(LakeFSKVSparkOperator):
 
     step = "list_committed"
 
+    @property
+    def rows_max(self) -> int:
+        """Rows of ranges for Spark: they are known only in the step, and each costs a tenth of a listed object."""
+        return 10 * int(self.spark_rows_min)
+
 
 class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
     """Write the candidates: listed objects without a reference, each with a reason."""

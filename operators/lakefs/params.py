@@ -28,9 +28,9 @@ class LakeFSTaskSettings(SparkSettings):
     )
     spark_rows_min: int = setting(
         "Minimum number of rows for Spark",
-        "A step with fewer objects runs in the Airflow worker, which takes less time than starting Spark. 0: always"
-        " Spark.",
-        default=25_000,
+        "A step with fewer objects runs in the Airflow worker, which takes less time than starting Spark (up to a"
+        " GiB of memory). 0: always Spark.",
+        default=1_000_000,
         minimum=0,
     )
     check_only: bool = check_only_setting()

@@ -70,9 +70,9 @@ def kinds(dag: DAG) -> set[str]:
     return {str(getattr(kind, "value", kind)) for kind in dag.allowed_run_types or ()}
 
 
-def test_a_parse_of_a_lakefs_dag_loads_no_large_package() -> None:
+def test_a_parse_of_all_dags_loads_no_large_package() -> None:
     large = {"numpy", "pyarrow", "pandas", "numba", "pyspark", "boto3", "obstore", "lakefs_sdk", "icechunk"}
-    files = sorted(path.stem for path in (ROOT / "dags").glob("lakefs_*.py"))
+    files = sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
     code = "; ".join(["import sys", *(f"import airflow_dredge.dags.{name}" for name in files)])
     code += f"; print('loaded', *sorted({large!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

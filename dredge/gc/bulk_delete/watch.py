@@ -436,7 +436,9 @@ class NewCommits:
         if not any(self._keeps_as_much(other, branch.id) for other in others) and self._may_keep_more(
             branch.id
         ):
-            raise _StopError(f"{branch.id} is at a commit that was not checked, on another line than before")
+            raise _StopError(
+                f"{branch.id} moved to another line of commits, and its rules may keep more of them"
+            )
 
     def _keeps_as_much(self, other: str, branch: str) -> bool:
         policy = self.run.plan.config.policy

@@ -278,8 +278,8 @@ def count_held(
     tally.cleared = unite(cleared)
     if tally.rows_with_hold != candidates.counts["held_objects"]:
         raise FormatError(
-            f"{tally.rows_with_hold} candidates are held, {candidates.counts['held_objects']} were counted."
-            " Nothing was deleted. Start a new run."
+            f"the files of candidates have {tally.rows_with_hold} held objects, their summary counts"
+            f" {candidates.counts['held_objects']}. Nothing was deleted. Start a new run."
         )
     return tally
 

@@ -156,7 +156,7 @@ class Asker:
         except NotFoundError:
             return  # deleted on that branch, or the branch was deleted
         if stats.path != path:
-            raise FormatError(f"{path!r} on {branch} was asked for, and {stats.path!r} answered")
+            raise FormatError(f"lakeFS answered a request for {path!r} on {branch} with {stats.path!r}")
         self._take(branch, [stats])
 
     def _page(self, branch: str, paths: Sequence[str], amount: int) -> int:

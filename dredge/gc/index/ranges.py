@@ -1,10 +1,10 @@
 """Range and metarange files, read and decoded.
 
-Their names are hashes of their contents, so a process that does several steps reads each file once: small files stay
-in the cache of the namespace's URI (`PlannedRun.going_on`).
+Their names are hashes of their contents, so a process with several steps reads each small file once, and keeps it in a
+cache by the URI of the namespace (`PlannedRun.going_on`).
 
-Commits kept by a tag, by our own walk or by a rule of the policy are active like all others. Of the commits of a rule
-about paths, only the entries with a matching path are kept (`list_committed.collect.collect_paths`).
+Commits kept by a tag, by Dredge's own walk or by a rule of the policy are active like all others. A policy rule about
+paths keeps only the entries with a matching path (`list_committed.collect.collect_paths`).
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
     if any(map(with_sizes, ids)):
         more = _read(reader, part.sizes)
         if more["range_id"].to_pylist() != ids:
-            raise FormatError(f"{part.name}: its two files have different ranges")
+            raise FormatError(f"{part.name}: the files of addresses and of sizes have different ranges")
         sizes = _arrays(more["sizes"])
     counts, outside = table["count"].to_pylist(), table["outside"].to_pylist()
     columns = zip(ids, counts, outside, _arrays(table["hashes"]), sizes, strict=True)

@@ -225,9 +225,9 @@ def _pages(run: Run, deadline: float) -> Iterator[tuple[str | None, UncommittedP
             return
         if page.token in seen:
             raise RefusedError(
-                f"prepare_uncommitted gave the same continuation token twice (scan {page.run_id}): it makes"
-                " no progress. Nothing was deleted. The server is overloaded or its ugc.prepare_interval is"
-                " too short; raise it."
+                f"lakeFS returned the same continuation token twice, so scan {page.run_id} of staging makes no"
+                " progress. Nothing was deleted. The server is overloaded, or its setting"
+                " ugc.prepare_interval is too short: raise it, then start a new run."
             )
         seen.add(page.token)
         token = page.token

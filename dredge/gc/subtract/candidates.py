@@ -363,7 +363,7 @@ def _check(rows: pa.Table) -> None:
         raise FormatError(f"{stray!r} is not below {DATA} and can be no candidate. Nothing was deleted.")
     if not np.array_equal(hash64(addresses), rows["hash"].to_numpy()):
         raise FormatError(
-            "hashes of the listing do not fit its addresses. Nothing was deleted. Start a new run."
+            "the hashes of the listing do not match its addresses. Nothing was deleted. Start a new run."
         )
 
 

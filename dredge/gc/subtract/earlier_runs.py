@@ -271,7 +271,7 @@ def _stat(reader: ObjectReader, address: str) -> Answer:
 def _checked(address: str, last_modified: datetime | None) -> datetime:
     if last_modified is None or last_modified <= _EPOCH:
         raise RefusedError(
-            f"the store gives no time for {address!r}, so its age is unknown. Nothing was deleted."
+            f"the store returned no Last-Modified for {address!r}, so its age is unknown. Nothing was deleted."
         )
     return last_modified.astimezone(UTC)
 

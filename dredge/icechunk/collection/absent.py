@@ -174,7 +174,7 @@ class AbsentConfig:
 
 @partition_function
 def ask_for_absent(run: WorkerRun, config: AbsentConfig, index_part: PartInfo) -> AskResult:
-    """Ask the store for the chunks of live manifests of a part of the index missing from the inventory."""
+    """Ask the store for chunks that the inventory lacks, of the live manifests in a part of the index."""
     try:
         rows = read_manifest_rows(run.open_state(), index_part)
     except FormatError:

@@ -38,7 +38,7 @@ _REASON = "an earlier run deleted it, and live files need it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the record of a sweep's candidates before the first deletion, unless a later try has begun."""
+    """Record a sweep's candidates before its first deletion; an overtaken try records nothing."""
     record.attempt.check()
     candidates = record.input(ListCandidatesOutput)
     pieces: list[Hashes] = []

@@ -70,8 +70,9 @@ _ID_BYTES = 8
 def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
     """Make the error for a manifest whose chunks differ from the index."""
     return FormatError(
-        f"the chunks of {manifest_uri} differ from those in {state_uri}/index, so one of the two reads was damaged."
-        f" Nothing was deleted. Remove the folder {state_uri}/index: the next run then reads every manifest again."
+        f"{manifest_uri} has other chunks than {state_uri}/index recorded: it was damaged, in the store or in transit,"
+        f" when an earlier run read it. Nothing was deleted. Remove the folder {state_uri}/index; then the next run"
+        " reads every manifest again."
     )
 
 

@@ -142,7 +142,7 @@ def _check_uses(name: str, body: bytes, uses: Sequence[int], listed: Sequence[Ma
         raise FormatError(f"{name}: damaged: lists a manifest twice")
     absent = {encode_id(raw) for raw in {body[at : at + ID_BYTES] for at in uses}} - ids
     if absent:
-        raise FormatError(f"{name}: damaged: a node uses manifest {min(absent)}, which is not listed")
+        raise FormatError(f"{name}: damaged: an array uses manifest {min(absent)}, which is not listed")
 
 
 def _optional_id(raw: bytes | None) -> str | None:

@@ -33,7 +33,7 @@ class Value:
     def encode(self) -> bytes:
         """Encode the value as in a table. Raises ValueError if a part is larger than a server accepts."""
         if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
-            raise ValueError(f"identity and data are limited to {PART_SIZE_MAX} bytes each")
+            raise ValueError(f"the identity or the data of an entry has more than {PART_SIZE_MAX} bytes")
         return b"".join(
             (put_uvarint(len(self.identity) << 1), self.identity, put_uvarint(len(self.data) << 1), self.data)
         )
@@ -53,7 +53,7 @@ def _part(raw: bytes, at: int) -> tuple[bytes, int]:
     zigzag, at = get_uvarint(raw, at, len(raw))
     length = zigzag >> 1
     if zigzag & 1 or length > PART_SIZE_MAX or at + length > len(raw):
-        raise ValueError(f"the length of a part exceeds the value's {len(raw)} bytes")
+        raise ValueError(f"identity or data has an impossible length in a value of {len(raw)} bytes")
     return raw[at : at + length], at + length
 
 

@@ -364,7 +364,7 @@ def _written(options: GcsOptions, bucket: str, part: Part, number: int, boundary
 def _answers(content_type: str, body: bytes, doing: str) -> dict[int, PartAnswer]:
     # Parts without a number, or with the number of another part, answer nothing.
     if not content_type.startswith("multipart/"):
-        raise UnavailableError(f"{doing}: the server answered a batch without parts")
+        raise UnavailableError(f"{doing}: the answer to a batch request is not multipart")
     message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
     found: dict[int, PartAnswer] = {}
     twice: set[int] = set()

@@ -82,7 +82,7 @@ def translate(error: Exception, doing: str) -> DredgeError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise Dredge's errors for those of boto3; unchained, as theirs may contain request details."""
+    """Raise errors of boto3 as Dredge's errors, without their cause: it may contain request details."""
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
 

@@ -142,7 +142,7 @@ def test_an_object_without_a_time_stops_the_run(modified: Any) -> None:
         def stat(self, key: str) -> ObjectInfo:
             return ObjectInfo(key, 3, modified, "e")
 
-    with pytest.raises(RefusedError, match="no time"):
+    with pytest.raises(RefusedError, match="data/f/a"):
         ask(Timeless(filled("no-time", set())), ["data/f/a"], 2)  # type: ignore[arg-type]
 
 
@@ -155,5 +155,5 @@ def test_an_object_without_a_time_in_a_listing_is_no_answer() -> None:
                 times = pa.array([0] * batch.num_rows, batch.schema.field("last_modified").type)
                 yield batch.set_column(2, batch.schema.field("last_modified"), times)
 
-    with pytest.raises(RefusedError, match="no time"):
+    with pytest.raises(RefusedError, match="data/s/"):
         ask(Timeless(filled("timeless", names)), sorted(names), 2)  # type: ignore[arg-type]

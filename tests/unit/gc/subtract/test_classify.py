@@ -84,7 +84,7 @@ def test_a_row_whose_hash_is_another_addresss_is_no_candidate(folder: RunFolder)
     """It was compared with the live set by that hash."""
     rows = listed("data/x", "data/y")
     wrong = rows.set_column(4, LISTED.field("hash"), rows["hash"].take(pa.array([1, 0])))
-    with pytest.raises(FormatError, match="do not fit"):
+    with pytest.raises(FormatError, match="hashes"):
         classify(folder, wrong, config())
 
 

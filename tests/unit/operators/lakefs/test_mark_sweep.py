@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators import gates
-from airflow_dredge.operators.lakefs.mark_sweep import LakeFSApproveOperator, LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.base import LakeFSKVSparkOperator
+from airflow_dredge.operators.lakefs.mark_sweep import (
+    LakeFSApproveOperator,
+    LakeFSBulkDeleteOperator,
+    LakeFSListCommittedOperator,
+)
 from airflow_dredge.operators.reporting import find_problem
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError, UnavailableError
 from dredge.gc import steps
@@ -165,11 +170,11 @@ def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(
 NOTHING: Any = {}
 
 
-class Sweep(LakeFSBulkDeleteOperator):
+class OfRun(LakeFSKVSparkOperator):
     """The task of a run; a job on Spark is done here."""
 
     def __init__(self, *, run: Run, **settings: Any) -> None:
-        super().__init__(task_id="bulk_delete", run_uri="a run", aws_conn_id=None, **settings)
+        super().__init__(task_id=self.step, run_uri="a run", aws_conn_id=None, **settings)
         self.run = run
         self.hook = SimpleNamespace(env=lambda: {"LAKECTL": "lakefs-hunter2"})  # type: ignore[assignment]
         self.started: list[str] = []
@@ -187,7 +192,18 @@ class Sweep(LakeFSBulkDeleteOperator):
     def start(self, engine: str) -> None:
         self.started.append(engine)
         if self.works:
-            steps.bulk_delete(self.run, LocalRunner())
+            getattr(steps, self.step)(self.run, LocalRunner())
+
+
+class Sweep(OfRun, LakeFSBulkDeleteOperator):
+    pass
+
+
+class ListCommitted(OfRun, LakeFSListCommittedOperator):
+    @property
+    def rows_max(self) -> int:
+        assert super().rows_max == 10_000
+        return 3
 
 
 def marked(**settings: Any) -> tuple[World, set[str], Run]:
@@ -225,6 +241,19 @@ def test_a_job_deletes_the_candidates_and_the_worker_does_where_they_are_few(
     assert (sweep.started, world.data()) == (started, kept)
     assert sweep.lineage is not None
     assert (sweep.lineage.run_id, sweep.lineage.figures["deleted_objects"]) == (run.plan.run_id, 7)
+
+
+def test_a_step_with_more_rows_than_the_worker_takes_starts_anew_on_spark() -> None:
+    world, _, _ = busy_world()
+    run = world.plan()
+    steps.slice_listing(run, LocalRunner())
+    steps.mark_uncommitted(run)
+    task = ListCommitted(run=run, spark_rows_min=1_000)
+    assert (task.execute(NOTHING)["status"], task.started) == ("success", ["submit"])
+    summary = run.folder.read_summary("list_committed")
+    assert summary is not None
+    assert (summary.try_number, summary.counts["range_rows"]) == (2, 4)
+    assert run.folder.read_failure("list_committed") is None
 
 
 def test_a_job_that_left_no_summary_is_no_success() -> None:
