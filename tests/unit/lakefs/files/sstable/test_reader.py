@@ -45,7 +45,7 @@ def test_a_sound_file_of_another_table_is_refused_by_its_id_and_by_its_count() -
     expected = fixture("range_incompressible")
     with pytest.raises(FormatError, match=f"not {expected.id}"):
         read_table(data, "other", expected_id=expected.id)
-    with pytest.raises(FormatError, match="1 records, where 122 are expected"):
+    with pytest.raises(FormatError, match="1 records instead of 122"):
         read_table(data, "other", expected_count=122)
 
 
