@@ -138,27 +138,49 @@ def optimized(
 
 @main.command()
 @click.option(
-    "--millions", multiple=True, type=float, default=(2, 5), show_default=True, help="Of objects; repeatable."
+    "--millions", multiple=True, type=float, default=(1, 3), show_default=True, help="Of objects; repeatable."
 )
 @click.option("--processes", default=2, show_default=True, help="Processes of the distributed steps.")
-@click.option("--before", type=click.File(), help="Earlier rows of this command, to include in the tables.")
+@click.option(
+    "--workers",
+    multiple=True,
+    type=click.IntRange(1, 2),
+    help="Instead: workers of a Spark standalone cluster, with a slot each; repeatable.",
+)
+@click.option("--again", is_flag=True, help="Measure complete sizes again.")
+@_latency
 @_table
-def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, write: bool) -> None:
+def scale(
+    millions: tuple[float, ...],
+    processes: int,
+    workers: tuple[int, ...],
+    again: bool,
+    latency_ms: tuple[float, ...],
+    write: bool,
+) -> None:
     """Collect lakes with millions of objects (metadata only), and print the growth of the cost.
 
-    `--millions 0` measures nothing, and prints the tables of earlier rows.
+    The figures of each step are kept in .dredge/bench/scale/results: the same command continues after an
+    interruption, and only prints complete sizes.
     """
     from benchmarks import scale as measured
 
-    rows = [json.loads(line) for line in before or () if line.startswith("{")]
-    for row in measured.run([round(count * 1_000_000) for count in millions if count], processes):
-        rows.append(row)
-        click.echo(json.dumps(row), err=True)
-    rows.sort(key=lambda row: row["objects"])
-    for name, text in (("scale", measured.growth(rows)), ("need", measured.need(rows))):
+    sizes = sorted(round(count * 1_000_000) for count in millions)
+    if latency_ms:
+        os.environ[LATENCY] = str(max(latency_ms))
+    rows = []
+    for found in [measured.run(sizes, processes, count, again) for count in sorted(workers) or (0,)]:
+        for row in found:
+            rows.append(row)
+            click.echo(json.dumps(row), err=True)
+    if workers:
+        texts = [("scale-cluster", measured.by_workers(rows), tables.README)]
+    else:
+        texts = [("scale", measured.growth(rows), tables.README), ("need", measured.need(rows), tables.SCALE)]
+    for name, text, page in texts:
         click.echo(text + "\n")
         if write:
-            tables.write(name, text, tables.SCALE)
+            tables.write(name, text, page)
 
 
 @main.command()

@@ -59,18 +59,21 @@ def _warm(env: Mapping[str, str], repository: str) -> None:
 
 
 @contextmanager
-def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
+def lakefs_process(
+    words: Sequence[str], environ: Mapping[str, str], program: Sequence[str] = ("dredge",)
+) -> Iterator[tuple[dict[str, str], int]]:
     """Run the embedded lakeFS; yields environment variables for it, and its process id.
 
     Args:
         words: arguments of `dredge serve`.
         environ: further environment variables.
+        program: the command `dredge`, or one that behaves like it.
     """
     keys = {
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "benchmark-secret",
     }
-    command = ["dredge", "serve", "--listen", f"127.0.0.1:{free_port('lakefs')}", "--json", *words]
+    command = [*program, "serve", "--listen", f"127.0.0.1:{free_port('lakefs')}", "--json", *words]
     env = {**os.environ, **keys, **environ}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:

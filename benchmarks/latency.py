@@ -117,11 +117,18 @@ class Proxy:
 
 @cache
 def free_port(name: str) -> int:
-    """Return the same port for each server of a name: the owner record of a namespace contains the URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return the same port for each server of a name, if it is free: the owner record of a namespace contains the
+    URL."""
+    kept = LOGS.parent / "ports" / name
+    for wanted in (int(kept.read_text()) if kept.exists() else 0, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", wanted))
+            port: int = probe.getsockname()[1]
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(str(port))
+            return port
+    raise OSError("this machine has no free port")
 
 
 @contextmanager

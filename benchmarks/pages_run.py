@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.scale_store import Virtual, etags, sizes
+from benchmarks.scale_objects import Virtual, etags, sizes, strings
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import PLAN
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -22,8 +22,7 @@ from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder
-from dredge.runs.payload import from_json, to_sealed
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.payload import PartInfo, StepSummary, from_json, to_sealed
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
 from dredge.xid import descending_time, new_descending_xid
@@ -81,7 +80,7 @@ def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
                 pa.scalar(modified - timedelta(hours=start // part_rows), CANDIDATES.field(2).type),
                 len(numbers),
             ),
-            pa.array(etags(numbers)),
+            strings("", etags(numbers)),
             pa.array(hash64(addresses)),
             pa.repeat("STANDARD", len(numbers)),
             pa.array(names[numbers % len(names)]),

@@ -1,7 +1,8 @@
-"""A whole run over a lake without objects: `python -m benchmarks.scale_run OBJECTS PROCESSES SERVER` prints
-steps.
+"""A whole run over a made-up lake, or the rest of one: `python -m benchmarks.scale_run OBJECTS RESULT MASTER PIDS`.
 
-SERVER is the process id of the lakeFS server; its CPU time is reported separately.
+RESULT is a file (`Result`) that gets the figures of each step as it ends; a step that it has is not run again. MASTER
+is the number of processes of the runner, or the URL of a Spark cluster. PIDS are process ids by name, as JSON: those of
+the lakeFS server and of the cluster's workers.
 
 The runner's processes also import this module, so that they use the same store.
 """
@@ -10,62 +11,109 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import scale_store
 from benchmarks.driver import RUN
+from benchmarks.latency import LATENCY
 from benchmarks.measure import Meter
 from benchmarks.scale_lake import REPOSITORY, ScaleLake
+from benchmarks.scale_result import Result
+from benchmarks.tables import STEPS
 
 scale_store.install()
 
 from dredge.gc import steps  # noqa: E402
 from dredge.gc.config import GCConfig  # noqa: E402
+from dredge.gc.planning import reopen_run  # noqa: E402
 from dredge.gc.run import Run  # noqa: E402
 from dredge.runs.payload import from_json  # noqa: E402
-from dredge.runs.tasks import LocalRunner  # noqa: E402
+from dredge.runs.tasks import LocalRunner, TaskRunner  # noqa: E402
+
+ON_SPARK = ("slice_listing", "list_committed", "subtract", "bulk_delete")
+"""Steps that Airflow runs on Spark; the others use a runner in a local run only."""
 
 
 def main() -> None:
-    """Run once and print the cost of each step."""
-    lake = ScaleLake(int(sys.argv[1]))
-    processes = int(sys.argv[2])
-    trees = {"run": os.getpid(), "server": int(sys.argv[3])}
-    figures: dict[str, dict[str, float]] = {}
+    """Run the missing steps, and keep the cost of each."""
+    lake, path, master = ScaleLake(int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
+    trees = {"run": os.getpid(), **json.loads(sys.argv[4])}
+    result = Result.read(path)
+    assert result is not None
 
     def measured(name: str, work: Callable[[], Any]) -> Any:
-        before, size, begun = scale_store.requests(lake.folder), _written(lake.root), time.perf_counter()
+        if name in result.steps:
+            return None
+        if result.begun == name == "bulk_delete":
+            result.continued.append(name)  # continues behind its ledger; other steps begin again
+        result.begun = name
+        result.write(path)
+        before, size = scale_store.requests(lake.folder), _written(lake.root)
+        begun = time.perf_counter()
         with Meter(trees, every_seconds=0.5) as meter:
-            result = work()
+            done = work()
+        seconds = time.perf_counter() - begun
         asked = scale_store.requests(lake.folder) - before
-        figures[name] = {
-            "seconds": round(time.perf_counter() - begun, 2),
-            "cpu_seconds": round(meter.cpu_seconds["run"], 2),
-            "server_cpu_seconds": round(meter.cpu_seconds.get("server", 0.0), 2),
+        made_up = {kind: asked.pop(kind, 0) for kind in scale_store.MADE_UP}
+        ours = [tree for tree in trees if tree != "server"]
+        used, read = (sum(found[tree] for tree in ours) for found in (meter.cpu_seconds, meter.read_mib))
+        result.steps[name] = {
+            "seconds": round(seconds, 2),
+            "cpu_seconds": round(max(0.0, used - made_up["made_up_ns"] / 1e9), 2),
+            "made_up_cpu_seconds": round(made_up["made_up_ns"] / 1e9, 2),
+            "server_cpu_seconds": round(meter.cpu_seconds["server"], 2),
             "peak_mib": round(meter.peak_mib["run"]),
-            "read_mib": round(meter.read_mib["run"], 1),
+            "peak_mib_by_tree": {tree: round(meter.peak_mib[tree]) for tree in ours},
+            "read_mib": round(read + made_up["made_up_bytes"] / (1 << 20), 1),
             "written_mib": round((_written(lake.root) - size) / (1 << 20), 2),
             "requests": sum(asked.values()),
         }
-        return result
+        return done
 
-    config = from_json(GCConfig, RUN | {"repository": REPOSITORY, "read_kv": True})
-    lease = steps.acquire_lease(config, "benchmark")
-    plan = measured("plan", lambda: steps.plan_run(config, lease))
-    run = Run.open(plan.run_uri)
-    with LocalRunner(processes) as runner:
-        measured("slice_listing", lambda: steps.slice_listing(run, runner))
-        measured("mark_uncommitted", lambda: steps.mark_uncommitted(run, runner))
-        measured("list_committed", lambda: steps.list_committed(run, runner))
-        measured("subtract", lambda: steps.subtract(run, runner))
-        measured("check_limits", lambda: steps.check_limits(run, runner))
-        measured("bulk_delete", lambda: steps.bulk_delete(run, runner))
-        measured("verify", lambda: steps.verify(run, runner))
-    measured("save_report", lambda: steps.save_report(run))
+    if not result.run_uri:
+        config = from_json(GCConfig, RUN | {"repository": REPOSITORY, "read_kv": True})
+        result.run_uri = measured("plan", lambda: steps.plan_run(config, None)).run_uri
+        result.write(path)
+        run = Run.open(result.run_uri)
+    else:
+        run = reopen_run(result.run_uri)
+    with _runner(master) as runner:
+        for step in STEPS[1:]:
+            measured(step, partial(_do, step, run, runner))
     steps.release_lease(run)
-    print(json.dumps(figures))
+    result.begun = ""
+    result.write(path)
+
+
+def _do(step: str, run: Run, runner: TaskRunner) -> None:
+    if step == "save_report":
+        steps.save_report(run)
+    elif step in ON_SPARK or isinstance(runner, LocalRunner):
+        getattr(steps, step)(run, runner)
+    else:
+        getattr(steps, step)(run)
+
+
+@contextmanager
+def _runner(master: str) -> Iterator[TaskRunner]:
+    if master.isdecimal():
+        with LocalRunner(int(master)) as local:
+            yield local
+        return
+    from airflow_dredge.spark_jobs.rows import SparkRunner
+    from airflow_dredge.spark_jobs.session import close_session, open_session
+
+    class Installing(SparkRunner):
+        def run(self, name: str, fn: Any, config: Any, tasks: Any) -> Any:
+            return super().run(name, scale_store.Installed(fn), config, tasks)
+
+    spark = open_session("benchmark", master=master)
+    yield Installing(spark, {LATENCY: os.environ.get(LATENCY, "0")})
+    close_session(spark)
 
 
 def _written(root: Path) -> int:

@@ -50,6 +50,13 @@ def kernels() -> ModuleType:
         return _import_kernels()
 
 
+@functools.cache
+def load_ahead() -> None:
+    """Begin to import the kernels in a thread, once, for a process that will need them."""
+    if not are_loaded():
+        threading.Thread(target=kernels, name="dredge-kernels").start()
+
+
 def are_loaded() -> bool:
     """Whether the kernels are loaded in this process."""
     return kernels.cache_info().currsize > 0

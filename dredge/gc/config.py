@@ -103,17 +103,19 @@ class Safety:
 class Tuning:
     """Sizes with an effect on speed and memory only."""
 
-    tasks_per_core: int = 1  # tasks of a step for each task running at once
+    tasks_per_core: int = 1  # tasks of a step for each task running at once, unless they have too many rows
+    task_rows: int = 16_000_000  # addresses of one task, with up to 60 bytes each in memory
     listing_rows_max: int = 200_000  # rows of one listing before its remainder is split by key range
     listing_rounds_max: int = 6  # rounds of such splits
     part_rows: int = 100_000  # rows of a listing part
     candidate_rows: int = 100_000  # rows of a candidates part, and of one task of the sweep at a time
-    shard_values: int = 32 << 20  # live hashes in one shard (8 bytes each in every worker)
+    # live hashes in one shard (8 bytes each in every worker, 60 while it is made)
+    shard_values: int = 16 << 20
     # extra hashes read by all tasks of subtract together with the whole live set; beyond it the listing is
     # cut into shards like the live set
     shared_live_values: int = 50_000_000
     delete_keys: int = 32_000  # keys for the deleter at once, and rows of a ledger part
-    threads: int = 8  # requests in flight in one task
+    threads: int = 8  # requests of one task in flight, at first
     index_parts_max: int = 64  # parts of the committed index; more small ones are united at the end of a run
     counted_layers_max: int = 24  # optimized runs between two counts of the live set from the index
     # entries of active ranges up to which a clean run reports the costs of objects; larger repositories use
@@ -308,16 +310,10 @@ class GCConfig(CollectionSettings):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:
-        """Make the settings from Params of a DAG, an operator's `config`, or options of a command.
-
-        Args:
-            params: by name of the setting, as values or rendered text; None and "" are no value. A `retention_policy`
-                is read from its place.
-            options: of the store with the policy; None reads the environment.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value or policy.
-        """
+        """Make the settings from Params of a DAG, an operator's `config`, or options of a command. `params`: by name of
+        the setting, as values or rendered text; None and "" are no value. A `retention_policy` is read from its place.
+        `options`: of the store with the policy; None reads the environment. Raises ConfigError: an unknown name, or an
+        invalid value or policy."""
         values = read_settings(cls, params)
         if values.get("policy") is not None:
             values["policy"] = load_policy(values["policy"], options)

@@ -44,11 +44,8 @@ _SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
 def read_words(url: str) -> dict[str, str]:
     """Parse a PostgreSQL connection text (`postgresql://…` or `host=… dbname=…`) into libpq's words.
 
-    lakeFS's own words are removed, and `search_path` becomes one of `options`.
-
-    Raises:
-        ConfigError: the text is invalid; the message shows none of its values.
-    """
+    lakeFS's own words are removed, and `search_path` becomes one of `options`. Raises ConfigError: the text is invalid;
+    the message shows none of its values."""
     need("psycopg", "kv")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict

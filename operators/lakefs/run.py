@@ -95,7 +95,7 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
 
     def resume(self, grant: LeaseGrant) -> None:
         """Write the new lease into the run's plan."""
-        steps.resume_run(self.run_uri, self.repository, grant, storage_options(self.aws_conn_id))
+        steps.resume_run(self.open_run(self.run_uri), self.repository, grant)
 
 
 class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):

@@ -84,6 +84,11 @@ class SparkCluster:
     def connection(self) -> dict[str, Any]:
         return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": self.port}
 
+    @property
+    def workers(self) -> list[int]:
+        """Process ids of the workers."""
+        return [process.pid for process in self._processes[1:]]
+
     def pythons(self) -> list[list[Path]]:
         """By worker, the interpreters in the working folders of its executors."""
         return [

@@ -51,8 +51,7 @@ from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, Watch, publish, watching
-from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.sets.live import ShardedSet

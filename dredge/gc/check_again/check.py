@@ -40,7 +40,7 @@ from dredge.undo.deletions import (
     write_deletion,
     write_hashes,
 )
-from dredge.undo.putting_back import FAILED, GONE, RESTORED, THERE, Restored, Source, bring_back
+from dredge.undo.putting_back import FAILED, GONE, RESTORED, THERE, Restored, Source, alarm_rows, bring_back
 
 log = logging.getLogger("dredge")
 
@@ -144,14 +144,7 @@ class _Judged:
         which = pa.array(self.alarming, pa.bool_())
         rows = self.hits.rows.filter(which)
         became = [item for item, mask in zip(self.became, self.alarming.tolist(), strict=True) if mask]
-        columns = [
-            rows["address"],
-            rows["hash"],
-            pa.array([self.hits.deletion.run_id] * rows.num_rows, pa.string()),
-            pa.array([item.outcome for item in became], pa.string()),
-            pa.array([item.message for item in became], pa.string()),
-        ]
-        return pa.Table.from_arrays(columns, schema=alarms.SCHEMA)
+        return alarm_rows(self.hits.deletion.run_id, rows, became)
 
 
 def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:

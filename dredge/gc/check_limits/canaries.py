@@ -26,17 +26,16 @@ from dredge.gc.index.ranges import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
-from dredge.lakefs import Change, ObjectStats, Ref
+from dredge.lakefs import QUESTIONS, Change, ObjectStats, Ref
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.ranges import RangeInfo, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 from dredge.storage.parallel import at_once, ordered_map
 
-_AT_ONCE = 64
 # Objects listed from each place.
 _FROM_A_PLACE = 4
 
@@ -229,7 +228,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
 
 
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    return list(ordered_map(ask, items, _AT_ONCE))
+    return list(ordered_map(ask, items, QUESTIONS))
 
 
 def meant(run: Run, canary: Canary) -> list[str]:

@@ -38,7 +38,7 @@ from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck,
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention import find_lines, main_parent, until_after
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
+from dredge.lakefs import QUESTIONS, Commit, LakeFSClient, Ref, Rules
 from dredge.storage.parallel import at_once, ordered_map
 
 log = logging.getLogger("dredge")
@@ -295,7 +295,6 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
 
 
 OWN, TAGS = "own walk", "tags"
-_AT_ONCE = 16
 # More requests for dangling commits than this add a warning to the run.
 _PLENTY = 20_000
 
@@ -456,7 +455,7 @@ def _kept_by_dangling(run: Run, found: Found) -> Graph:
     # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
     at, days = run.plan.created_at - SLACK, found.rules.default_retention_days
     done, kept = set[str](), set[str]()
-    for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
+    for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, QUESTIONS):
         known[commit.id] = commit
     while waiting:
         commit_id = waiting.pop()

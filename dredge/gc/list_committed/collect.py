@@ -47,7 +47,7 @@ from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import cache_parts
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import (
     Counted,
@@ -74,7 +74,7 @@ TO_ADD = (HEAD, ACTIVE)
 TO_SUBTRACT = (DROPPED_EXPIRED, DROPPED)
 TO_EXPLAIN = (DROPPED_EXPIRED, EXPIRED)
 
-_BUFFER_VALUES = 8_000_000
+_BUFFER_VALUES = 2_000_000
 type Purpose = Literal["index", "explain", "subtract"]
 
 
@@ -254,14 +254,14 @@ class _Sorter:
         # records outside the namespace, of ranges to add less those of ranges to subtract
         self.outside = self.named = 0
         self._roles = roles
-        self._sets = {SIZES: _CountBuffer(), EXPIRED: _CountBuffer()}
+        self._sets = {SIZES: _SetBuffer(), EXPIRED: _SetBuffer()}
         self._counts = _CountBuffer()
 
     def add(self, ranges: Iterable[RangeHashes]) -> None:
         for item in ranges:
             role = self._roles[item.range_id]
             if role in TO_EXPLAIN:
-                self._sets[EXPIRED].add(item.addresses, 1)
+                self._sets[EXPIRED].add(item.addresses)
             if role in TO_SUBTRACT:
                 self.outside -= item.outside
                 self.named -= len(item.addresses)
@@ -271,12 +271,12 @@ class _Sorter:
                 self.named += len(item.addresses)
                 self._counts.add(item.addresses, 1)
             if role in IN_HEADS:
-                self._sets[SIZES].add(item.sizes, 1)
+                self._sets[SIZES].add(item.sizes)
 
     def write(self, folder: RunFolder, name: str, bits: int) -> Iterator[Shard]:
         """Write a file for each shard with values."""
         for kind, buffer in self._sets.items():
-            for shard, values in enumerate(split(buffer.values().hashes, bits)):
+            for shard, values in enumerate(split(buffer.values(), bits)):
                 if len(values):
                     part = write_hashes(folder, f"{name}-{kind}-{shard:04d}.u64", values)
                     yield Shard(kind=kind, shard=shard, part=part)
@@ -284,6 +284,24 @@ class _Sorter:
             if len(counted.hashes):
                 part = write_counted(folder, f"{name}-{COUNTS}-{shard:04d}.counts", counted)
                 yield Shard(kind=COUNTS, shard=shard, part=part)
+
+
+class _SetBuffer:
+    """Unites hashes in bounded memory."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Hashes] = []
+        self._waiting = 0
+
+    def add(self, values: Hashes) -> None:
+        self._pieces.append(values)
+        self._waiting += len(values)
+        if self._waiting > max(_BUFFER_VALUES, len(self._pieces[0]) // 2):
+            self.values()
+
+    def values(self) -> Hashes:
+        self._pieces, self._waiting = [unite(self._pieces)], 0
+        return self._pieces[0]
 
 
 class _CountBuffer:
@@ -305,9 +323,6 @@ class _CountBuffer:
         self._summed = Counted.sum([self._summed, *found])
         self._pieces, self._length = {1: [], -1: []}, 0
         return self._summed
-
-
-_TASK_VALUES = 50_000_000
 
 
 @dataclass(slots=True)
@@ -469,8 +484,8 @@ class _Reading:
         if not ranges and not parts:
             return []
         table = self._run.folder.write_table(self._where, 0, ranges_table(ranges), f"todo-{name}")
-        num_tasks = self._run.num_tasks(self._runner, len(ranges) + len(parts))
-        num_tasks = max(num_tasks, math.ceil(rows / _TASK_VALUES))
+        rows = max(rows, sum(facts.count for facts in ranges.values()))
+        num_tasks = self._run.num_tasks_of(self._runner, len(ranges) + len(parts), rows)
         # Neighbouring ranges stay together, because they share blocks; parts of the index are spread.
         shares = zip_longest(share_ranges(table, num_tasks), round_robin(parts, num_tasks))
         return [

@@ -39,9 +39,8 @@ from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import pass_witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, Rules
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage.parallel import at_once

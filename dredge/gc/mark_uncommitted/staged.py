@@ -26,7 +26,7 @@ from dredge.lakefs.files.records import uncommitted_key
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import read_parquet
-from dredge.runs.summary import Detail, NamedPart, NamedParts, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedPart, NamedParts, PartInfo, StepOutput
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 
 log = logging.getLogger("dredge")

@@ -52,9 +52,8 @@ from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.cleanup import OwnFilesOutput
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary, to_json
 from dredge.runs.report import ENDED, OUTCOMES, RunResults, StepResult, render_html
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import at_once, ordered_map

@@ -33,10 +33,9 @@ from dredge.gc.subtract.candidates import (
 )
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
 from dredge.runs.limits import Figures
-from dredge.runs.payload import from_json
+from dredge.runs.payload import PartInfo, StepSummary, from_json
 from dredge.runs.pending.store import Stored
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
@@ -146,7 +145,8 @@ class SubtractResult:
 def _compare(
     run: Run, runner: TaskRunner, config: SubtractConfig, parts: Sequence[PartInfo], rows: int
 ) -> Candidates:
-    num_tasks, values_min = run.num_tasks(runner, len(parts)), run.plan.config.tuning.shared_live_values
+    num_tasks = run.num_tasks_of(runner, len(parts), rows)
+    values_min = run.plan.config.tuning.shared_live_values
     # Comparing by shard takes two more rounds of tasks, and writes and reads the hashes of the listing again; without,
     # each task reads the whole live set.
     if config.live.bits > 0 and (num_tasks - 1) * config.live.values > 3 * rows + values_min:
@@ -213,8 +213,8 @@ def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[Part
 
 
 def _cut(run: Run, runner: TaskRunner, bits: int, listed: Sequence[PartInfo]) -> list[CutResult]:
-    tasks = round_robin(listed, run.num_tasks(runner, len(listed)))
     rows = sum(part.rows for part in listed)
+    tasks = round_robin(listed, run.num_tasks_of(runner, len(listed), rows))
     found = run.spread(runner, SubtractOutput.STEP, cut_parts, bits, tasks, "objects", rows)
     cut = sum(result.rows for result in found)
     if cut != rows:

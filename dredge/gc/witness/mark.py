@@ -40,7 +40,7 @@ from dredge.gc.witness.record import (
     list_tables,
     write_record,
 )
-from dredge.lakefs import LakeFSClient, Repository
+from dredge.lakefs import QUESTIONS, LakeFSClient, Repository
 from dredge.runs.payload import to_json
 from dredge.runs.run import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
@@ -48,12 +48,11 @@ from dredge.storage.parallel import at_once, ordered_map
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
-    from dredge.runs.summary import PartInfo
+    from dredge.runs.payload import PartInfo
 
 log = logging.getLogger("dredge")
 
 UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"  # kinds of refusals
-_AT_ONCE = 16
 _INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5
 
@@ -177,7 +176,7 @@ def find_unknown(
         asked = sorted(commits.difference(shown))
         if asked:
             log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
-        known = ordered_map(is_known, asked, _AT_ONCE)
+        known = ordered_map(is_known, asked, QUESTIONS)
         return {commit_id for commit_id, found in zip(asked, known, strict=True) if not found}
 
     inactive = past.inactive

@@ -11,9 +11,9 @@ from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract.step import cut_parts, find_dead
-from dredge.runs.summary import PartInfo
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.gc.subtract.step import cut_parts, find_dead, subtract_parts
+from dredge.runs.payload import PartInfo
 from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of
 
@@ -80,3 +80,28 @@ def test_what_no_task_compared_stops_the_run(cuts: bool) -> None:
     run, live, listed = marked(world_of(random.Random(3)), "clean")
     with pytest.raises(FormatError, match="were compared"):
         find_dead(run, Forgetful(cuts), live, listed)
+
+
+class Counting(Parallel):
+    """Notes the rows of each task's files, by function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[Any, list[int]] = {}
+
+    def run(self, name: str, fn: Any, config: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> Any:
+        if fn in (cut_parts, subtract_parts):
+            self.rows[fn] = [sum(part["rows"] for part in task["task"]) for task in tasks]
+        return super().run(name, fn, config, tasks)
+
+
+def test_a_task_has_few_rows_however_many_there_are() -> None:
+    world = world_of(random.Random(3))
+    world.settings["tuning"] = SMALL | {"task_rows": 5}
+    world.runner = runner = Counting()
+    run, live, listed = marked(world, "clean")
+    subtract(run, runner)
+    find_dead(run, runner, live, listed)
+    rows, largest = sum(part.rows for part in listed), max(part.rows for part in listed)
+    assert list(runner.rows) == [subtract_parts, cut_parts]
+    assert all(sum(found) == rows > 15 and max(found) <= 5 + largest for found in runner.rows.values())
