@@ -4,10 +4,11 @@ The library has no dry run. Planning depends only on the history, and changes no
 
 The three expiration rules are pure functions of a history.
 
-    document the founding design: for each ref with a living tip, the oldest non-expired snapshot on its path gets the
-    root as parent; a ref with an expired tip keeps its whole history spec_v1 Icechunk's rule on spec 1 since 0.2.10:
-    the same, and an expired tip gets the root spec_v2 Icechunk's rule on spec 2: over all snapshots at once; protected
-    tips stay, every kept snapshot with a released parent gets the root
+    document   the founding design: for each ref with a living tip, the oldest non-expired snapshot on its path gets the
+               root as parent; a ref with an expired tip keeps its whole history
+    spec_v1    Icechunk's rule on spec 1 since 0.2.10: the same, and an expired tip gets the root
+    spec_v2    Icechunk's rule on spec 2: over all snapshots at once; protected tips stay, every kept snapshot with a
+               released parent gets the root
 
 A snapshot is expired if its time is strictly before the threshold. Roots are never released and never edited, main is
 never deleted, and no edit can make a cycle: the only new parent is the root of the edited snapshot's own path. The
