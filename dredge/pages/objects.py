@@ -74,10 +74,7 @@ class Objects:
     def page(self, wanted: Filter, sort: str = "", start: str = "", limit: int = PAGE_ROWS) -> Page:
         """Read a page of rows. `start`: `next` of the previous page; "" for the first."""
         if sort not in SORTS:
-            raise ConfigError(
-                "objects cannot be sorted like this: use the links in the table's head: use the links"
-                " in the table's head"
-            )
+            raise ConfigError("unknown order of objects: use the links in the table's head")
         guards = "" if self._guards is None else self._guards.summary.digest
         parts = tuple(part.sha256 for part in self.parts)
         key = (self._uri, parts, self.is_settled, guards, wanted, sort, start, limit)
