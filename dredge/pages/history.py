@@ -334,7 +334,7 @@ def plan_of(place: Place, run_id: str) -> dict[str, Any]:
 
 
 def uri_of(place: Place, run_id: str) -> str:
-    """Return the Return the URI of a run's folder."""
+    """Return the URI of a run's folder."""
     try:
         descending_time(run_id)
     except FormatError:

@@ -166,7 +166,7 @@ def find_list(state: ObjectReader, uri: str, store_now: Clock, life: str = "") -
         fetched, consents = ask(store.fetch_list, state), ask(read_consents, state, FORGET_LOST)
         now = store_now()
     said = max((consent.at for consent in consents.result()), default=None)
-    why = "a person has accepted a refused state since it was written it was written"
+    why = "a person has accepted a refused state since it was written"
     expected = store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why)
     return store.read_list(state, expected, now, fetched.result())
 
