@@ -48,7 +48,7 @@ try:
 except AirflowOptionalProviderFeatureException:  # Airflow 3.0 has no Required Actions
 
     class ApprovalOperator(BaseOperator, SkipMixin):  # type: ignore[no-redef]
-        """Replaces Airflow's operator where it is missing; the task fails instead of waiting."""
+        """Replaces Airflow's missing operator; the task fails instead of waiting."""
 
         inherits_from_skipmixin = True
         APPROVE, REJECT = "Approve", "Reject"

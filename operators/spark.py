@@ -201,7 +201,7 @@ class SparkJobOperator(SparkSubmitOperator):
             how = "ended" if code is None else f"ended with code {code}"
             raise job_error(self.step, code, [said]) or UnavailableError(
                 f"the job {self.step} {how} without an error message; it may have been killed, or out of memory. Its"
-                " last lines are in the log above. Clear the task: it continues where it stopped."
+                " last lines are in the log above. Clear the task to continue the step."
             )
 
     def connect(self, secrets: Mapping[str, str] | None) -> None:

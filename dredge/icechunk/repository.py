@@ -46,7 +46,7 @@ OBJECT_FOLDERS = {
     "manifests": MANIFESTS,
     "chunks": CHUNKS,
 }
-"""Folder by kind, for objects named by an id. Referring kinds precede the kinds of their references."""
+"""Folder by kind, for objects with an id as name. Referring kinds precede the kinds of their references."""
 OVERWRITTEN = "overwritten"
 """The kind of old copies of the repo info. Spec 2 writes one at every change."""
 FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: metadata.COPIES}
