@@ -212,7 +212,7 @@ _LISTED = ("snapshots", "manifests")
 
 
 def verify(run: Run) -> StepSummary:
-    """Check that sampled deleted objects are absent, and that live snapshots, live manifests and sampled chunks exist."""
+    """Check that sampled deleted objects are absent, and live snapshots, live manifests and sampled chunks exist."""
     listed = Ahead(lambda _: [*ordered_map(partial(read_listed, run.reader), _LISTED, len(_LISTED))])
     return run.step(outputs.VerifyOutput, lambda record: _verify(run, record, listed), ahead=listed)
 
