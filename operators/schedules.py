@@ -22,8 +22,8 @@ _NO_INTERVALS = ("@once", "@continuous")
 _WINDOWED = ("scheduled", "backfill")
 _OF_A_SCHEDULE = ("schedule", "mode", "default_args")
 LEASE_RETRIES = 10
-"""Retries of the task that waits for the lease. A waiting task may look lost to the scheduler; a retry does
-no harm.
+"""Retries of the task that waits for the lease, because the scheduler may take a waiting task for lost. A
+retry does no harm.
 """
 BY_HAND = ("manual", "operator_triggered", "asset_triggered")
 #: Kinds of runs without data intervals.
@@ -47,7 +47,7 @@ def first_task_arguments(schedule: Any) -> dict[str, Any]:
     """Return the arguments of the DAG's first task for a schedule.
 
     Scheduled runs and backfills never overlap: each waits for the tasks directly downstream of the previous
-    run's first task, among them report and lease release. The lease separates all other runs.
+    run's first task, including report and lease release. The lease prevents overlap of all other runs.
     """
     serial = schedule is not None
     return {"depends_on_past": serial, "wait_for_downstream": serial}
@@ -56,7 +56,7 @@ def first_task_arguments(schedule: Any) -> dict[str, Any]:
 def intervals(schedule: Any) -> Any:
     """Return a schedule with a data interval for each run.
 
-    With a plain cron text the interval is empty, and a backfill has nothing to do.
+    With a plain cron text the interval would be empty, and a backfill would do nothing.
     """
     if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
         return schedule
@@ -71,7 +71,7 @@ def run_types(schedule: Any) -> list[str]:
 def data_window(context: Context) -> tuple[datetime, datetime] | None:
     """Return the data interval of a scheduled or backfilled run; None for other runs, which read everything.
 
-    A manual or triggered run gets no interval from Airflow, an empty one, or one near its start.
+    The interval that Airflow gives a manual or triggered run is missing, empty, or near the run's start.
     """
     run = context.get("dag_run")
     if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
@@ -113,8 +113,8 @@ def read_settings(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the settings of repositories in a Variable, without their schedules.
 
-    :return: settings by repository; and reasons by repository for conflicting entries (other than schedule
-        and mode) and invalid values
+    :return: settings by repository; and errors by repository: conflicting entries (except schedule and mode)
+        or invalid values
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}
@@ -132,6 +132,6 @@ def read_settings(
             continue
         if found.setdefault(repository, settings) != settings:
             conflicts[repository] = (
-                f"the Variable {variable} has different settings for it in {dag_id} and in an earlier entry"
+                f"the Variable {variable} has other settings for this repository in {dag_id} than in an earlier entry"
             )
     return found, conflicts

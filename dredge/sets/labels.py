@@ -45,7 +45,7 @@ class Labelled:
     columns: tuple[Column, ...]
 
     def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Look up hashes: whether each is in the set, and its index (0 for a missing hash)."""
+        """Look up hashes; returns whether each is in the set, and its index (0 for a missing hash)."""
         return locate(self.hashes, wanted)
 
 
