@@ -17,7 +17,7 @@ from dredge import compiled
 
 class _OneFolder(UserProvidedCacheLocator):
     """Puts compiled code into the cache folder itself, wherever this package is: each executor of Spark unpacks its
-    Python into a folder of its own."""
+    Python into another folder."""
 
     @classmethod
     def get_suitable_cache_subpath(cls, _file: str) -> str:
