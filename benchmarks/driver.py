@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.requests import open_requests
 from benchmarks.s3_store import by_kind, by_place
+from dredge.cli import own_process
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -49,6 +50,8 @@ SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 def main() -> None:
     """Run once and print seconds by step."""
     engine, repository, *rest = sys.argv[1:]
+    if engine == "floor":  # as on the command line
+        own_process()
     seconds: dict[str, float] = {}
     cpu: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}

@@ -22,8 +22,7 @@ from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder
-from dredge.runs.payload import from_json, to_sealed
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.payload import PartInfo, StepSummary, from_json, to_sealed
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
 from dredge.xid import descending_time, new_descending_xid

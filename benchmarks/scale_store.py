@@ -13,13 +13,13 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -157,9 +157,9 @@ class VirtualReader(_MadeUp, local.LocalReader):
         self._add("made_up_bytes", len(data))
         return data
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many files in order, some at once, as a remote store does."""
-        return get_ahead(self.get, keys, concurrency)
+        return get_ahead(self.get, keys)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read a part of a file."""
@@ -244,28 +244,24 @@ def _rank(bound: str, folder: str, unknown: int) -> int:
     return sum((unknown if at < 0 else at) << 5 * (RANK - 1 - turn) for turn, at in enumerate(places))
 
 
+def _counted[**P, R](method: Callable[P, R]) -> Callable[P, R]:
+    """A method of a writer, with its requests counted."""
+
+    @wraps(method)
+    def count(*args: P.args, **kwargs: P.kwargs) -> R:
+        cast(_MadeUp, args[0])._count("put")
+        return method(*args, **kwargs)
+
+    return count
+
+
 class VirtualWriter(VirtualReader, local.LocalWriter):
     """Writes files of such a store."""
 
-    def put(self, key: str, data: bytes) -> str | None:
-        """Write a file."""
-        self._count("put")
-        return super().put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> str | None:
-        """Write a file that must not exist."""
-        self._count("put")
-        return super().put_if_absent(key, data)
-
-    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-        """Replace a file that must still have `etag`."""
-        self._count("put")
-        return super().put_if_match(key, data, etag)
-
-    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
-        """Write a file from pieces."""
-        self._count("put")
-        return super().put_stream(key, chunks, if_absent)
+    put = _counted(local.LocalWriter.put)
+    put_if_absent = _counted(local.LocalWriter.put_if_absent)
+    put_if_match = _counted(local.LocalWriter.put_if_match)
+    put_stream = _counted(local.LocalWriter.put_stream)
 
 
 class VirtualDeleter(_MadeUp, local.LocalDeleter):

@@ -24,7 +24,7 @@ from dredge.gc.subtract.candidates import SubtractConfig
 from dredge.gc.subtract.step import subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner, Stores, round_robin
 from dredge.sets.hashes import split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet

@@ -11,23 +11,15 @@ from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A row of the table.
-
-    Attributes:
-        what_to_do: one sentence at the end of a message; "" for none.
-    """
+    """A row of the table."""
 
     name: str
     family: type[DredgeError]
     meaning: str
-    what_to_do: str = ""
+    what_to_do: str = ""  # one sentence at the end of a message; "" for none
 
     def error(self, words: str, what_to_do: str = "") -> DredgeError:
-        """Make the error.
-
-        Args:
-            words: the request, its object, and the service's code and message; without secrets.
-        """
+        """Make the error. `words`: the request, its object, and the service's code and message; without secrets."""
         ends = what_to_do or self.what_to_do
         return self.family(f"{words.rstrip('. ')}. {ends}" if ends else words)
 

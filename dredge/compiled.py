@@ -50,6 +50,13 @@ def kernels() -> ModuleType:
         return _import_kernels()
 
 
+@functools.cache
+def load_ahead() -> None:
+    """Begin to import the kernels in a thread, once, for a process that will need them."""
+    if not are_loaded():
+        threading.Thread(target=kernels, name="dredge-kernels").start()
+
+
 def are_loaded() -> bool:
     """Whether the kernels are loaded in this process."""
     return kernels.cache_info().currsize > 0
@@ -60,9 +67,10 @@ def _import_kernels() -> ModuleType:
     from numba.core import config as numba_config
 
     config: Any = numba_config
-    before = config.CACHE_DIR
-    for folder in _cache_folders(before):
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    for folder in _cache_folders(config.CACHE_DIR):
         config.CACHE_DIR = _cache_folder = str(folder)
+        config.CACHE_LOCATOR_CLASSES = f"{_PACKAGE}.memory._OneFolder"
         try:
             with _one_at_a_time(folder):
                 return importlib.import_module(_MODULE)
@@ -73,7 +81,7 @@ def _import_kernels() -> ModuleType:
             )
             _forget_kernels()
         finally:
-            config.CACHE_DIR, _cache_folder = before, None
+            (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES), _cache_folder = before, None
     return importlib.import_module(_MODULE)
 
 

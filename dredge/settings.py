@@ -47,29 +47,21 @@ class SettingError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting.
-
-    Attributes:
-        name: for users: Param, key of a config, option of a command.
-        description: sentences, in Markdown.
-        required: it must be given.
-        above: lower bound that is not valid itself.
-        because: reason of a bound, for messages.
-    """
+    """One setting."""
 
     field: str
-    name: str
+    name: str  # for users: Param, key of a config, option of a command
     title: str
-    description: str
+    description: str  # sentences, in Markdown
     kind: Kind
     optional: bool
-    required: bool
+    required: bool  # it must be given
     default: Any
     choices: tuple[str, ...] = ()
     minimum: float | None = None
-    above: float | None = None
+    above: float | None = None  # lower bound that is not valid itself
     maximum: float | None = None
-    because: str = ""
+    because: str = ""  # reason of a bound, for messages
     multiline: bool = False
 
     def read(self, value: Any) -> Any:
@@ -264,10 +256,7 @@ class Settings:
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
         """Read the Params of a DAG, an operator's `config`, or the options of a command; they may be rendered text.
-
-        Raises:
-            ConfigError: an unknown name, or an invalid value.
-        """
+        Raises ConfigError: an unknown name, or an invalid value."""
         return cls(**read_settings(cls, params))
 
 

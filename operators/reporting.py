@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import first_failure
 from dredge.errors import RefusedError
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import get_parsing_context
+
 from airflow_dredge.operators.airflow_versions import allowed_run_types, cron_intervals
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
@@ -86,6 +88,12 @@ def read_schedules(variable: str, what: str) -> dict[str, dict[str, Any]]:
     if not isinstance(found, Mapping):
         raise ConfigError(f'Variable {variable} must be an object: {{"gc_lake": {{"schedule": …}}}}')
     return {dag_id: _checked(variable, what, dag_id, settings) for dag_id, settings in found.items()}
+
+
+def of_this_parse(schedules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the settings of the DAGs that Airflow needs from this parse: of the one whose task starts, or of all."""
+    wanted = get_parsing_context().dag_id
+    return {dag_id: found for dag_id, found in schedules.items() if wanted in (None, dag_id)}
 
 
 def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, Any]:

@@ -33,8 +33,8 @@ from airflow_dredge.operators.spark_master import (
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import StepSummary
 from dredge.runs.preflight import Line, line_of, ok
-from dredge.runs.summary import StepSummary
 from dredge.settings import setting
 from dredge.storage import StorageOptions, environment_of_child
 

@@ -17,7 +17,7 @@ from airflow_dredge.operators.reporting import report_metrics
 from dredge.gc import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.process import environment
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import environment_of_child
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from airflow_dredge.spark_jobs.application import load_modules, serve
 from airflow_dredge.spark_jobs.job import Job, job_main
 from dredge.gc import steps as lakefs
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 

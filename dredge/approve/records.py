@@ -25,9 +25,8 @@ from dredge.approve.settings import ALWAYS, NEVER
 from dredge.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding, worst
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import Detail, StepOutput, StepSummary, from_file, to_json
 from dredge.runs.run import PlannedRun, StepRecord, plan_digest
-from dredge.runs.summary import Detail, StepOutput, StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.undo.ways import UndoCost
 

@@ -1,5 +1,6 @@
 """The settings of both collectors, as fields of each one's configuration, so that they share one text."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
@@ -162,6 +163,11 @@ class CollectionSettings:
         return (
             self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
         )
+
+    def cutoff(self, now: datetime, inventory_at: datetime | None) -> datetime:
+        """The cutoff of a run; objects newer than its inventory wait for the next one."""
+        latest = now - timedelta(seconds=self.min_age_seconds)
+        return latest if inventory_at is None else min(latest, inventory_at)
 
     @property
     def waits(self) -> bool:

@@ -42,9 +42,9 @@ from dredge.approve.records import (
 )
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
 from dredge.runs.lease import Lease
+from dredge.runs.payload import StepSummary
 from dredge.runs.report import duration_text, size_text
 from dredge.runs.run import PlannedRun, StepRecord, check_chain, collect_links
-from dredge.runs.summary import StepSummary
 from dredge.undo.ways import WORDS
 
 log = logging.getLogger("dredge")
@@ -151,16 +151,9 @@ class Approvals:
     output: type[ApproveOutput]
 
     def approve(self, run: PlannedRun[Any]) -> StepSummary | None:
-        """Ask for an approval if one is needed, and read the answer.
-
-        Returns:
-            The summary of an approved run; None for a run without a request.
-
-        Raises:
-            AwaitingApprovalError: no answer yet.
-            RejectedError: rejected, or not approved in time.
-            RefusedError: an invalid approval, or results of different runs.
-        """
+        """Ask for an approval if one is needed, and read the answer. Returns the summary of an approved run; None for a
+        run without a request. Raises AwaitingApprovalError: no answer yet; RejectedError: rejected, or not approved in
+        time; RefusedError: an invalid approval, or results of different runs."""
         guards = run.folder.read_output(self.output.GUARDS)
         if guards is not None and not why_asked(run.plan, guards):
             return None

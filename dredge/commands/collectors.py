@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,46 +12,39 @@ import click
 from dredge.commands import printing
 from dredge.commands.statements import answer_commands, forget_variable_command
 from dredge.runs.failures import closing_with
+from dredge.runs.run import reopen
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.undo.leftovers import OUTCOMES
 
 if TYPE_CHECKING:
-    from dredge.runs.preflight import Preflight
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collector:
-    """A collector, for its commands. Its functions import large modules when they are called.
-
-    Attributes:
-        metavar: of the argument with the repository.
-        setting: with the repository.
-        repository: an example, like `run`, the URI of a run's folder.
-        services: of which one may be unavailable.
-        steps: module with its steps.
-        runs: folder of runs inside a repository.
-        more_runs: lists others than collections: their JSON, and their lines; takes the URI and the limit.
-    """
+    """A collector, for its commands. Its functions import large modules when they are called."""
 
     group: str
-    metavar: str
-    setting: str
-    repository: str
+    metavar: str  # of the argument with the repository
+    setting: str  # with the repository
+    repository: str  # an example, like `run`, the URI of a run's folder
     run: str
-    services: str
-    steps: str
-    runs: str
+    services: str  # of which one may be unavailable
+    steps: str  # module with its steps, imported by the first command that needs it
+    runs: str  # folder of runs inside a repository
     config: Any
     purge_config: Any
     open_state: Callable[[str], ObjectWriter]
     read_report: Callable[[str], dict[str, Any]]
-    reopen: Callable[[str], Any]
-    to_its_end: Callable[[Any, TaskRunner], object]
-    check: Callable[[Any], Preflight]
-    purge: Callable[[Any, TaskRunner], StepSummary]
+    # does the remaining steps of a run; None is that of `steps`
+    to_its_end: Callable[[Any, TaskRunner], object] | None = None
+    # lists others than collections: their JSON, and their lines; takes the URI and the limit
     more_runs: Callable[[str, int], tuple[dict[str, Any], list[str]]] = lambda _uri, _limit: ({}, [])
+
+    @property
+    def module(self) -> Any:
+        """The module with its steps."""
+        return import_module(self.steps)
 
     def finish(self, run: Any, processes: int, as_json: bool) -> None:
         """Do the remaining steps of a local run, and show its report, also when a step fails."""
@@ -64,7 +58,7 @@ class Collector:
             closing_with(show, "showing the report"),
             LocalRunner(processes) as runner,
         ):
-            self.to_its_end(run, runner)
+            (self.to_its_end or self.module.to_its_end)(run, runner)
 
     def command(self, name: str, text: str) -> Callable[[Callable[..., None]], click.Command]:
         """Make a command; its help is a text with fields of this collector in braces."""
@@ -105,7 +99,8 @@ def add_commands(group: click.Group, collector: Collector) -> None:
     @printing.json_option("The whole report as one JSON object.")
     def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
         printing.show_progress(quiet)
-        collector.finish(collector.reopen(uri.rstrip("/")), processes, as_json)
+        run = reopen(lambda: collector.module.Run.open(uri.rstrip("/")))
+        collector.finish(run, processes, as_json)
 
     @collector.command("check", _CHECK)
     @repository
@@ -113,7 +108,7 @@ def add_commands(group: click.Group, collector: Collector) -> None:
     @printing.JSON
     def check(repository: str, as_json: bool, **settings: Any) -> None:
         asked = printing.given(settings) | {collector.setting: repository, "dry_run": False}
-        printing.show_preflight(collector.check(collector.config.from_params(asked)), as_json)
+        printing.show_preflight(collector.module.check(collector.config.from_params(asked)), as_json)
 
     @collector.command("purge", _PURGE)
     @repository
@@ -126,7 +121,7 @@ def add_commands(group: click.Group, collector: Collector) -> None:
         config = collector.purge_config.from_params(asked)
         printing.show_progress(quiet=False)
         with LocalRunner(processes) as runner:
-            printing.show_outcomes(collector.purge(config, runner), OUTCOMES, as_json)
+            printing.show_outcomes(collector.module.purge(config, runner), OUTCOMES, as_json)
 
     @collector.command("pins", _PINS)
     @repository

@@ -292,12 +292,6 @@ def _read_report(uri: str) -> dict[str, Any]:
     return read_report(uri)
 
 
-def _reopen(uri: str) -> Run:
-    from dredge.gc.planning import reopen_run
-
-    return reopen_run(uri)
-
-
 def _to_its_end(run: Run, runner: TaskRunner) -> None:
     steps.to_its_end(run, runner)
     found = _read_report(run.plan.run_uri)
@@ -319,10 +313,7 @@ COLLECTOR = Collector(
     purge_config=PurgeConfig,
     open_state=open_repository_state,
     read_report=_read_report,
-    reopen=_reopen,
     to_its_end=_to_its_end,
-    check=lambda config: steps.check(config),
-    purge=steps.purge,
 )
 add_commands(command, COLLECTOR)
 for _added in (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dredge.gc.insight.base_run import BaseRun
     from dredge.gc.insight.what_if import Proposal
     from dredge.gc.mark_uncommitted import KVAccess
-    from dredge.runs.summary import StepSummary
+    from dredge.runs.payload import StepSummary
 
 _RUN = click.option(
     "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
@@ -232,7 +232,8 @@ def _price(price: float | None, storage_class: str | None) -> float | None:
 
 def kv_access() -> KVAccess | None:
     """How the key-value store is reached; None when the environment does not say."""
-    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
+    from dredge.gc.mark_uncommitted import KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import URL
 
     return KVAccess.from_env() if os.environ.get(URL) else None
 

@@ -25,14 +25,11 @@ from dredge.icechunk.expiration.config import Expiration, ExpireConfig
 from dredge.icechunk.maintenance import RUNS
 from dredge.icechunk.many import ManyConfig, choose_repositories, summary_root
 from dredge.runs.report import size_text
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 
 if TYPE_CHECKING:
-    from dredge.icechunk.collection.run import Run
     from dredge.icechunk.expiration.plan import ExpirationPlan
-    from dredge.runs.preflight import Preflight
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 REFS_SHOWN = 10
@@ -58,30 +55,6 @@ def _read_report(uri: str) -> dict[str, Any]:
     from dredge.icechunk.collection.save_report import build_report
 
     return build_report(Run.open(uri))
-
-
-def _reopen(uri: str) -> Run:
-    from dredge.icechunk.collection.steps import reopen_run
-
-    return reopen_run(uri)
-
-
-def _to_its_end(run: Run, runner: TaskRunner) -> None:
-    from dredge.icechunk.collection.steps import to_its_end
-
-    to_its_end(run, runner)
-
-
-def _check(config: CollectConfig) -> Preflight:
-    from dredge.icechunk.preflight import check
-
-    return check(config)
-
-
-def _purge(config: IcechunkPurgeConfig, runner: TaskRunner) -> StepSummary:
-    from dredge.icechunk.collection.steps import purge
-
-    return purge(config, runner)
 
 
 def _expirations(uri: str, limit: int) -> tuple[dict[str, Any], list[str]]:
@@ -125,10 +98,6 @@ COLLECTOR = Collector(
     purge_config=IcechunkPurgeConfig,
     open_state=_open_state,
     read_report=_read_report,
-    reopen=_reopen,
-    to_its_end=_to_its_end,
-    check=_check,
-    purge=_purge,
     more_runs=_expirations,
 )
 add_commands(command, COLLECTOR)

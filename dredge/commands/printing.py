@@ -23,9 +23,9 @@ from dredge.storage import open_reader, store_clock
 from dredge.xid import descending_time, new_descending_xid
 
 if TYPE_CHECKING:
+    from dredge.runs.payload import StepSummary
     from dredge.runs.preflight import Preflight
     from dredge.runs.report import Outcome
-    from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
 
 type Command = Callable[..., Any]
@@ -190,11 +190,8 @@ def print_resume(command: str, run_uri: str) -> Iterator[None]:
 
 
 def list_runs(uri: str, inside: str, limit: int, report: Report) -> list[dict[str, Any]]:
-    """Return a row for each of the newest runs of a repository or run root; 0 is no limit.
-
-    Args:
-        inside: folder of runs in a repository.
-    """
+    """Return a row for each of the newest runs of a repository or run root; 0 is no limit. `inside`: folder of runs in
+    a repository."""
     root = uri.rstrip("/")
     if not run_ids(open_reader(root)):
         root = f"{root}/{inside}"
@@ -279,14 +276,8 @@ def show_report(found: Mapping[str, Any], as_json: bool, run_uri: str = "") -> N
 def save_and_show_summary(
     outcomes: Sequence[Outcome], skipped: Mapping[str, str], root: str, label: str, as_json: bool
 ) -> int:
-    """Write the page about the runs of many repositories, and print it.
-
-    Args:
-        root: URI of the folder for the page; "" writes no page.
-
-    Returns:
-        The exit code: 9 if a repository needs a person.
-    """
+    """Write the page about the runs of many repositories, and print it. `root`: URI of the folder for the page; ""
+    writes no page. Returns the exit code: 9 if a repository needs a person."""
     now = utc_now()
     summary = summarize([*outcomes, *(left_out(name, why) for name, why in skipped.items())], now)
     page = save_summary(summary, root, f"{label}-{new_descending_xid(now)}") if root else ""

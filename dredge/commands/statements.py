@@ -176,10 +176,7 @@ def is_configured() -> bool:
 
 def answer_in_airflow(holder: str, option: str) -> None:
     """Answer the task `approve` of a DAG run by Airflow's API: the run continues at once, and Airflow records the user.
-
-    Args:
-        holder: holder of the run's lease: DAG and id of the DAG run.
-    """
+    `holder`: holder of the run's lease: DAG and id of the DAG run."""
     dag_id, _, run_id = holder.partition(" ")
     url = os.environ.get(URL, "").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):

@@ -113,14 +113,8 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
     """Refuse to continue if another repository shares the namespace now, or has it instead of this repository.
 
     lakeFS makes a bare or a read-only repository on any namespace (L16), for example to restore the refs of an existing
-    one: at once its commits name former garbage.
-
-    Returns:
-        Folders below `data/` with other repositories, relative to the namespace: they are kept.
-
-    Raises:
-        RefusedError: any other overlap, or another namespace.
-    """
+    one: at once its commits name former garbage. Returns folders below `data/` with other repositories, relative to the
+    namespace: they are kept. Raises RefusedError: any other overlap, or another namespace."""
     check_namespaces(repository, namespaces)
     if namespaces[repository] != namespace:
         raise RefusedError(
@@ -165,12 +159,9 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
     """Refuse a run if its namespace overlaps with another one, except for folders to keep; return warnings.
 
     A run of one repository does not know the live objects of another one. lakeFS writes no file of an outer repository
-    beside its `data/` and `_lakefs/`. Overlaps of other repositories do not endanger this one's objects.
-
-    Raises:
-        RefusedError: the namespace equals others, is among their data or metadata, may overlap with them, has another
-            one in its metadata, or ends with several slashes.
-    """
+    beside its `data/` and `_lakefs/`. Overlaps of other repositories do not endanger this one's objects. Raises
+    RefusedError: the namespace equals others, is among their data or metadata, may overlap with them, has another one
+    in its metadata, or ends with several slashes."""
     if repository not in namespaces:
         raise RefusedError(
             f"repository {repository} is not in the server's list of repositories, so its namespace cannot"

@@ -1,4 +1,4 @@
-"""Plans a run: lease, clocks, cutoff and mode; resumes a local run.
+"""Plans a run: lease, clocks, cutoff and mode.
 
 Three clocks decide which objects are young: the object store's, this machine's, and those of the lakeFS servers.
 
@@ -24,15 +24,15 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
 from dredge.gc.referring import find_referring
-from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
+from dredge.gc.run import RUNS, Plan, make_lease, open_state
 from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import Site, check_plan, read_block, read_environment_and_owner
-from dredge.inventory.manifest import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import plan_inventory
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs import run as runs
 from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, compare_store, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import LeaseGrant, hand_over
+from dredge.runs.lease import LeaseGrant
 from dredge.runs.pending.store import Stored
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
@@ -55,11 +55,6 @@ def acquire_lease(
     grant = make_lease(state, config.safety.lease_seconds).acquire(holder)
     log.info("lease of %s taken by %s, number %d", config.repository, holder, grant.fencing)
     return grant
-
-
-def release_lease(run: Run) -> None:
-    """Release a run's lease, unless another run holds it now."""
-    run.lease.release(run.plan.lease)
 
 
 def release_grant(
@@ -159,7 +154,7 @@ def plan_run(
         namespace=repository.namespace,
         run_uri=f"{root}/{run_id}",
         created_at=now,
-        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
+        cutoff=config.cutoff(now, None if inventory is None else inventory.created_at),
         store_ahead_seconds=ahead,
         server_ahead_seconds=server_ahead,
         lease=grant,
@@ -244,33 +239,3 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
                 " Choose another folder."
             )
     return config.run_root.rstrip("/")
-
-
-def resume_run(
-    run_uri: str, repository: str, grant: LeaseGrant, options: StorageOptions | None = None
-) -> bool:
-    """Hand a run a new lease of the same holder.
-
-    Returns:
-        False for a run of another holder or repository, or with a later lease.
-
-    Raises:
-        ConfigError: no such run, or planned by another version.
-        UnavailableError: other processes replace the plan all the time.
-    """
-    plan = read_plan(run_uri, options)
-    if plan.repository != repository or not hand_over(open_writer(run_uri, options), PLAN, grant):
-        return False
-    log.info("run %s is resumed under lease number %d", plan.run_id, grant.fencing)
-    return True
-
-
-def reopen_run(
-    run_uri: str,
-    client: LakeFSClient | None = None,
-    options: StorageOptions | None = None,
-    clock: Clock = utc_now,
-) -> Run:
-    """Take the lease of a local run again, and open the run; raises as `dredge.runs.run.resume_local`."""
-    runs.resume_local(Run.open(run_uri, options, client, clock))
-    return Run.open(run_uri, options, client, clock)

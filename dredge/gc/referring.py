@@ -52,13 +52,13 @@ from dredge.gc.mark_uncommitted import (
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
 from dredge.gc.witness.record import kind_of, list_tables, open_table
-from dredge.lakefs import LakeFSClient, Ref, Repository
+from dredge.lakefs import QUESTIONS, LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
+from dredge.runs.payload import PartInfo
 from dredge.runs.preflight import Line, line_of, ok, warning
 from dredge.runs.report import number_of
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE
 from dredge.sets.live import ShardedSet
@@ -71,8 +71,6 @@ log = logging.getLogger("dredge")
 FOLDER = "referring"
 _OTHERS = "others.parquet"
 _RANGES = "ranges"
-_AT_ONCE = 16
-_QUESTIONS_AT_ONCE = 16
 # The preflight only takes samples: pages of the default branch of some other repositories.
 _CHECK = "referring"
 _REPOSITORIES_MAX = 20
@@ -143,7 +141,7 @@ def read_staged(run: Run, branches: Collection[Ref], files: StagedFiles) -> bool
     reader = BranchReader(run, NONE)
     reader.bound(most)
     try:
-        with ThreadPoolExecutor(_QUESTIONS_AT_ONCE) as pool:
+        with ThreadPoolExecutor(QUESTIONS.size) as pool:
             for branch in branches:
                 reader.take_all(pool, branch.id, "")
     except UnreadableError as error:
@@ -178,7 +176,7 @@ def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection
             unknown.append(info)
     opened = set(metaranges)
     for info, table in zip(
-        unknown, ordered_map(lambda info: open_table(run.reader, info), unknown, _AT_ONCE), strict=True
+        unknown, ordered_map(lambda info: open_table(run.reader, info), unknown), strict=True
     ):
         name = info.key.removeprefix(METADATA)
         if kind_of(table) != RANGES:
@@ -245,7 +243,7 @@ def _look(run: Run, runner: TaskRunner, where: str) -> tuple[Referred, list[Part
     files = StagedFiles(run.folder, where)
     exact = read_staged(run, branches, files)
     commits = sorted({branch.commit_id for branch in branches})
-    metaranges = ordered_map(lambda item: _metarange_of(run, item), commits, _AT_ONCE)
+    metaranges = ordered_map(lambda item: _metarange_of(run, item), commits, QUESTIONS)
     heads = dict(zip(commits, metaranges, strict=True))
     ranges = find_ranges(run, runner, where, {item for item in heads.values() if item})
     collected = collect_ranges(run, runner, where, Roles(ranges), files.hashes)

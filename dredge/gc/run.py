@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
 from dredge.inventory.manifest import Inventory
 from dredge.lakefs import LakeFSClient
-from dredge.runs.clock import BEGINNING, END, Clock, Coverage, running_seconds, utc_now
-from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.clock import BEGINNING, END, Clock, Coverage, utc_now
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
-from dredge.runs.payload import from_versioned, to_json
-from dredge.runs.run import CollectionRun
+from dredge.runs.payload import from_versioned
+from dredge.runs.run import CollectionRun, read_stored_plan
 from dredge.runs.tasks import TaskRunner
 from dredge.runs.versions import Version
-from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
@@ -100,13 +98,10 @@ def parse_plan(value: object) -> Plan:
 
 @dataclass(slots=True)
 class Run(CollectionRun[Plan]):
-    """A collection's run with its lakeFS server; made with `Run.open`.
+    """A collection's run with its lakeFS server; made with `Run.open`."""
 
-    Attributes:
-        commits_of_try: refs and commits of the key-value store, read with the staging records by a try of
-            `mark_uncommitted` in this process, by its number.
-    """
-
+    # refs and commits of the key-value store, read with the staging records by a try of `mark_uncommitted` in
+    # this process, by its number
     commits_of_try: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _client: LakeFSClient | None = field(default=None, repr=False)
     _keys: Keys | None = None
@@ -122,19 +117,7 @@ class Run(CollectionRun[Plan]):
     ) -> Run:
         """Open a run by the URI of its folder, with its plan if it was just written. Raises ConfigError: no such run,
         or planned by another version."""
-        # A caller with a plan has just written it, under its lease.
-        written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
-        plan = plan or read_plan(run_uri, options)
-        return cls(
-            plan=plan,
-            folder=RunFolder(open_writer(run_uri, options), plan.run_id, written=written),
-            reader=open_reader(plan.namespace, options),
-            state=open_state(plan.namespace, options),
-            clock=clock,
-            options=options,
-            _held_at=held_at,
-            _client=client,
-        )
+        return cls._open(run_uri, options, clock, plan, read_plan, open_state, _client=client)
 
     @property
     def client(self) -> LakeFSClient:
@@ -165,12 +148,7 @@ class Run(CollectionRun[Plan]):
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
     """Read the plan of a run. Raises ConfigError: no such run."""
-    try:
-        return parse_plan(read_json(open_writer(run_uri, options), PLAN))
-    except NotFoundError:
-        raise ConfigError(
-            f"{run_uri} has no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
-        ) from None
+    return read_stored_plan(run_uri, parse_plan, options)
 
 
 def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectWriter:

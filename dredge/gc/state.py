@@ -24,8 +24,7 @@ from dredge.gc.run import PLAN, RUNS, Plan, Run, parse_plan
 from dredge.runs import versions
 from dredge.runs.clock import Coverage
 from dredge.runs.folder import RunFolder, is_run_id, read_json, run_ids
-from dredge.runs.payload import from_versioned
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary, from_versioned
 from dredge.runs.versions import Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import open_writer

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig, PurgeConfig, RestoreConfig
     from dredge.gc.list_committed.step import list_committed
-    from dredge.gc.mark_uncommitted.kv_store import KVAccess
+    from dredge.gc.mark_uncommitted import KVAccess
     from dredge.gc.mark_uncommitted.staging import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
         acquire_lease,
         plan_run,
         release_grant,
-        release_lease,
-        resume_run,
     )
     from dredge.gc.preflight import check
     from dredge.gc.run import Plan, Run, open_state
@@ -59,8 +57,8 @@ if TYPE_CHECKING:
     from dredge.gc.workload import rows_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import Clock
-    from dredge.runs.run import check_resumable, is_local
-    from dredge.runs.summary import StepSummary
+    from dredge.runs.payload import StepSummary
+    from dredge.runs.run import check_resumable, is_local, release_lease, resume_run
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions
 else:
@@ -94,17 +92,8 @@ def load_steps() -> None:
 
 
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
-    """Do the remaining steps of a planned run, and write the report, also of a failed run.
-
-    Args:
-        purge: of the last step; None uses `purge_days`.
-
-    Returns:
-        The summary of the report.
-
-    Raises:
-        DredgeError: of the failed step.
-    """
+    """Do the remaining steps of a planned run, and write the report, also of a failed run. `purge`: of the last step;
+    None uses `purge_days`. Returns the summary of the report. Raises DredgeError: of the failed step."""
     from dredge.gc import steps
     from dredge.runs.failures import try_to
 
@@ -127,11 +116,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
 
 
 def read_report(run: Run) -> dict[str, Any]:
-    """Read the stored `report.json` of a run.
-
-    Raises:
-        NotFoundError: the run has not ended.
-    """
+    """Read the stored `report.json` of a run. Raises NotFoundError: the run has not ended."""
     from dredge.gc.save_report.step import REPORT
 
     report: dict[str, Any] = run.folder.read_json(REPORT)
@@ -139,12 +124,8 @@ def read_report(run: Run) -> dict[str, Any]:
 
 
 def put_question(run: Run) -> Question:
-    """Make the question of a run awaiting approval, and write its current report.
-
-    Raises:
-        RefusedError: the run has no question.
-        LeaseHeldError: another run has taken over.
-    """
+    """Make the question of a run awaiting approval, and write its current report. Raises RefusedError: the run has no
+    question; LeaseHeldError: another run has taken over."""
     from dredge.gc.approve import make_question
     from dredge.gc.save_report.step import write_report
 
@@ -158,15 +139,12 @@ def resume(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Resume a local run after its complete steps.
-
-    Raises:
-        DredgeError: the run cannot be resumed, or a step failed.
-    """
-    from dredge.gc.planning import reopen_run
+    """Resume a local run after its complete steps. Raises DredgeError: the run cannot be resumed, or a step failed."""
+    from dredge.gc import steps
     from dredge.runs.clock import utc_now
+    from dredge.runs.run import reopen
 
-    return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
+    return to_its_end(reopen(lambda: steps.Run.open(run_uri, options, client, clock or utc_now)), runner)
 
 
 def collect(
@@ -197,19 +175,9 @@ def purge(
     options: StorageOptions | None = None,
     clock: Clock | None = None,
 ) -> StepSummary:
-    """Make a mark without deletions, then purge copies and old versions proved not live by it.
-
-    Args:
-        holder: of the lease; None is this purge alone.
-
-    Raises:
-        ConfigError: no such run.
-        LeaseHeldError: another run works on the repository.
-        AlarmError: an alarm about deleted live objects is open.
-        RefusedError: the mark is not complete, or the namespace is blocked.
-        UnavailableError: some objects could not be purged.
-        FormatError: a pin cannot be read, so the pinned objects are unknown.
-    """
+    """Make a mark without deletions, then purge copies and old versions proved not live by it. `holder`: of the lease;
+    None is this purge alone. Raises ConfigError: no such run; RefusedError: the mark is not complete; else as
+    `purge_old` and `plan_run`."""
     from dredge.gc import steps
     from dredge.gc.undo import collected_of, config_of_mark
     from dredge.lakefs import LakeFSClient
@@ -236,11 +204,8 @@ def purge(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps of a local run, and release its lease unless it awaits an answer.
-
-    Raises:
-        DredgeError: a step failed.
-    """
+    """Do the remaining steps of a local run, and release its lease unless it awaits an answer. Raises DredgeError: a
+    step failed."""
     from dredge.approve.step import given_back
     from dredge.gc.approve import find_question
 

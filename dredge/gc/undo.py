@@ -33,8 +33,8 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
@@ -96,14 +96,8 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run; `holder` of the lease is None for this restore alone.
-
-    Raises:
-        ConfigError: no such run, or no matching deletion.
-        NotFoundError: no such repository.
-        LeaseHeldError: another run works on the repository.
-        UnavailableError: some objects could not be restored; the others were.
-    """
+    """Restore deletions of a run. `holder`: of the lease; None is this restore alone. Raises ConfigError: no such run,
+    or no matching deletion; NotFoundError: no such repository; else as `dredge.undo.restore.restore`."""
     collected = collected_of(config.repository, client, options)
     return restoring.restore(collected, config, runner, holder, options, clock)
 

@@ -29,8 +29,8 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
 from dredge.lakefs import Ref
 from dredge.runs import ledger
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
 
@@ -40,11 +40,7 @@ VERIFY = "verify.json"
 
 
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Verify the deletions of a run.
-
-    Raises:
-        FormatError: a deleted object is still there, or a live object was deleted.
-    """
+    """Verify the deletions of a run. Raises FormatError: a deleted object still exists, or a live one was deleted."""
 
     def read(inputs: Mapping[str, StepSummary]) -> list[Ref] | None:
         # What others deleted is found by clean runs.

@@ -139,17 +139,11 @@ def list_names(reader: ObjectReader, folder: str) -> set[str]:
 def read_history(
     reader: ObjectReader, *, known: KnownSnapshots | None = None, files: Future[SnapshotFiles] | None = None
 ) -> History:
-    """Read refs, snapshots, parents and times; on spec 1 of the snapshots reachable from refs.
-
-    Args:
-        known: parents of snapshots in earlier runs, which are not read again if their files have the same tags.
-        files: the listed snapshot files; None lists them for spec 1.
-
-    Raises:
-        NotFoundError: no repository.
-        FormatError: an important file is missing or damaged, or parents form a cycle.
-        RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
-    """
+    """Read refs, snapshots, parents and times; on spec 1 of the snapshots reachable from refs. `known`: parents of
+    snapshots in earlier runs, which are not read again if their files have the same tags. `files`: the listed snapshot
+    files; None lists them for spec 1. Raises NotFoundError: no repository; FormatError: an important file is missing or
+    damaged, or parents form a cycle; RefusedError: main or the repo info is missing, or the repo info is an earlier
+    version of itself."""
     with at_once() as ask:
         keys = ask(_ref_keys, reader)
         version = spec_version(reader)

@@ -27,16 +27,11 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The inventory of a run.
+    """The inventory of a run."""
 
-    Attributes:
-        uri: of its manifest.json, or of a table or a folder of tables.
-        created_at: start of its creation by the store, from the manifest; None for a table.
-        digest: of the manifest, or of the tables' names, sizes and ETags; another digest is another inventory.
-    """
-
-    uri: str
-    created_at: datetime | None
+    uri: str  # of its manifest.json, or of a table or a folder of tables
+    created_at: datetime | None  # start of its creation by the store, from the manifest; None for a table
+    # of the manifest, or of the tables' names, sizes and ETags; another digest is another inventory
     digest: str
 
 
@@ -52,30 +47,21 @@ _CLOCKS = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryFile:
-    """A file of an inventory; a payload.
-
-    Attributes:
-        md5: of its bytes, in hexadecimal digits; "" without a manifest.
-    """
+    """A file of an inventory; a payload."""
 
     uri: str
     size: int
-    md5: str
+    md5: str  # of its bytes, in hexadecimal digits; "" without a manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The format of the files of an inventory; a payload.
-
-    Attributes:
-        columns: names of the columns of CSV files without a header; empty for files with column names.
-        bucket: of the rows; "" for a store without buckets.
-        prefix: of the keys of the namespace, "/" at the end.
-    """
+    """The format of the files of an inventory; a payload."""
 
     kind: FileFormat
-    bucket: str
-    prefix: str
+    bucket: str  # of the rows; "" for a store without buckets
+    prefix: str  # of the keys of the namespace, "/" at the end
+    # names of the columns of CSV files without a header; empty for files with column names
     columns: list[str] = field(default_factory=list)
     quoted: bool = False
 
@@ -100,24 +86,25 @@ def plan_inventory(
     return found
 
 
-def latest_cutoff(now: datetime, min_age_seconds: float, inventory: Inventory | None) -> datetime:
-    """Return the cutoff of a run; objects newer than an inventory wait for the next one."""
-    latest = now - timedelta(seconds=min_age_seconds)
-    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
+def find_again(
+    planned: Inventory | None, namespace: str, now: datetime, options: StorageOptions | None
+) -> Contents:
+    """Find the inventory of a plan again, whose age the plan has checked. Raises RefusedError: it was replaced."""
+    assert planned is not None
+    found = find_inventory(planned.uri, namespace, now, timedelta.max, options)
+    if found.source != planned:
+        raise RefusedError(
+            f"inventory {planned.uri} was replaced since the run was planned. Nothing was deleted. Start a new run."
+        )
+    return found
 
 
 def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:
-    """Find the inventory at a URI.
-
-    Args:
-        uri: of a manifest.json, of the folder with the inventories of all dates (the newest complete one is read), of a
-            table, or of a folder of tables.
-
-    Raises:
-        RefusedError: another bucket, too old, in the future, or incomplete.
-    """
+    """Find the inventory at a URI. `uri`: of a manifest.json, of the folder with the inventories of all dates (the
+    newest complete one is read), of a table, or of a folder of tables. Raises RefusedError: another bucket, too old, in
+    the future, or incomplete."""
     if uri.endswith(f"/{MANIFEST}"):
         return _by_manifest(uri, namespace, now, age_max, options)
     if (kind := _kind(uri)) is not None:

@@ -61,18 +61,10 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Iterator[pa.RecordBatch]:
-    """Read the objects of a namespace from a file of an inventory.
-
-    Args:
-        counts: is increased by `inventory_rows` (of the file), `other_versions` (older versions and delete markers) and
-            `unnamed_objects` (names without a valid key).
-
-    Returns:
-        Batches of `LISTING_SCHEMA`, none empty, keys relative to the namespace; `size` and `last_modified` may be null.
-
-    Raises:
-        RefusedError: a row of another bucket.
-    """
+    """Read the objects of a namespace from a file of an inventory. `counts`: is increased by `inventory_rows` (of the
+    file), `other_versions` (older versions and delete markers) and `unnamed_objects` (names without a valid key).
+    Returns batches of `LISTING_SCHEMA`, none empty, keys relative to the namespace; `size` and `last_modified` may be
+    null. Raises RefusedError: a row of another bucket."""
     try:
         for batch in _READERS[layout.kind](path, layout):
             counts["inventory_rows"] += batch.num_rows

@@ -147,14 +147,9 @@ class DynamoTable:
         self.client.close()
 
     def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Send one request about the table, with retries.
-
-        Args:
-            repeat: whether the request is idempotent, so that it may be retried after a lost response.
-
-        Raises:
-            UnavailableError: throttled too often, or no response; a write may have taken effect.
-        """
+        """Send one request about the table, with retries. `repeat`: whether the request is idempotent, so that it may
+        be retried after a lost response. Raises UnavailableError: throttled too often, or no response; a write may have
+        taken effect."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if self._pid != os.getpid():

@@ -136,11 +136,8 @@ SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
 
 
 def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
-    """Open a store for reading all of its rows.
-
-    Args:
-        url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must exist.
-    """
+    """Open a store for reading all of its rows. `url`: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…`
+    or `sqlite:///…`; the table must exist."""
     return _open(url, rate, keys, read_only=True)
 
 

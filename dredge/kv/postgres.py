@@ -44,11 +44,8 @@ _SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
 def read_words(url: str) -> dict[str, str]:
     """Parse a PostgreSQL connection text (`postgresql://…` or `host=… dbname=…`) into libpq's words.
 
-    lakeFS's own words are left out, and `search_path` becomes one of `options`.
-
-    Raises:
-        ConfigError: it is invalid; the message has no value of it.
-    """
+    lakeFS's own words are left out, and `search_path` becomes one of `options`. Raises ConfigError: it is invalid; the
+    message has no value of it."""
     need("psycopg", "kv")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict

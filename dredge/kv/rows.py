@@ -56,15 +56,10 @@ class GuardFailedError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """Limits for scanning a table of a store that charges for reads.
+    """Limits for scanning a table of a store that charges for reads."""
 
-    Args:
-        units_per_second: DynamoDB read capacity units over all segments; None is unlimited.
-        segments: parts of the table that are scanned in parallel.
-    """
-
-    units_per_second: float | None = None
-    segments: int = 4
+    units_per_second: float | None = None  # DynamoDB read capacity units over all segments; None is unlimited
+    segments: int = 4  # parts of the table that are scanned in parallel
 
 
 class RowView(Protocol):
@@ -204,11 +199,8 @@ def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
     """Remove the words of lakeFS's driver (pgx) from a PostgreSQL connection text.
 
     libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the session;
-    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words.
-
-    Returns:
-        The text without them, and the removed words with their plain values.
-    """
+    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words. Returns the text without
+    them, and the removed words with their plain values."""
     taken: dict[str, str] = {}
 
     def is_kept(name: str, value: str) -> bool:

@@ -14,8 +14,10 @@ from dredge.lakefs.model import (
     UncommittedPage,
     Usage,
 )
+from dredge.lakefs.transport import QUESTIONS
 
 __all__ = [
+    "QUESTIONS",
     "Change",
     "Commit",
     "CommitText",

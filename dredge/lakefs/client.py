@@ -340,12 +340,8 @@ class LakeFSClient:
         absent: Container[str] | None = None,
         members: Sequence[str] = (),
     ) -> Any:
-        """Get a JSON object.
-
-        Args:
-            absent: 404 messages that mean "it does not exist"; another 404 is refused. None accepts every 404 of
-                lakeFS.
-        """
+        """Get a JSON object. `absent`: 404 messages that mean "it does not exist"; another 404 is refused. None accepts
+        every 404 of lakeFS."""
         response = self._transport.call("GET", path, names=names, query=query, members=members)
         if response.status == 200:
             return response.json()

@@ -7,19 +7,14 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository.
-
-    Attributes:
-        namespace: URI of the storage namespace, exactly as the server returns it.
-        read_only: the server does not prepare a garbage collection of a read-only repository.
-        created_at: aware UTC, in whole seconds; None if the server does not return it. A repository that was deleted
-            and created again has another one.
-    """
+    """A repository."""
 
     name: str
-    namespace: str
+    namespace: str  # URI of the storage namespace, exactly as the server returns it
     default_branch: str
-    read_only: bool = False
+    read_only: bool = False  # the server does not prepare a garbage collection of a read-only repository
+    # aware UTC, in whole seconds; None if the server does not return it. A repository that was deleted and
+    # created again has another one.
     created_at: datetime | None = None
 
 
@@ -43,20 +38,14 @@ class CommitText:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit.
-
-    Attributes:
-        parents: commit ids; `version` decides about the main parent.
-        created_at: aware UTC; clients can set it.
-        metarange_id: "" for the first commit of a repository.
-        text: the other fields of the record; None if they were not read.
-    """
+    """A commit."""
 
     id: str
-    parents: tuple[str, ...]
-    created_at: datetime
-    metarange_id: str
+    parents: tuple[str, ...]  # commit ids; `version` decides about the main parent
+    created_at: datetime  # aware UTC; clients can set it
+    metarange_id: str  # "" for the first commit of a repository
     version: int = 1
+    # the other fields of the record; None if they were not read
     text: CommitText | None = field(default=None, compare=False, repr=False)
 
 
@@ -70,17 +59,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedPage:
-    """A page of uncommitted addresses.
+    """A page of uncommitted addresses."""
 
-    Attributes:
-        run_id: the server's id of this scan, equal on all its pages.
-        location: URI of the folder with the files; "" if this page wrote no file.
-        token: continuation token of the next page; None on the last page.
-    """
-
-    run_id: str
-    location: str
-    token: str | None
+    run_id: str  # the server's id of this scan, equal on all its pages
+    location: str  # URI of the folder with the files; "" if this page wrote no file
+    token: str | None  # continuation token of the next page; None on the last page
 
 
 @dataclass(frozen=True, slots=True)

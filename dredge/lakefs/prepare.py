@@ -47,14 +47,9 @@ def prepare_commits(
     deadline_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> PreparedCommits | None:
-    """Have the server compute the active commits and write them to a file.
-
-    Returns:
-        The location of the file; None if the repository has no rules, so every commit is active.
-
-    Raises:
-        RefusedError: no response, or no result; it never means "no commits".
-    """
+    """Have the server compute the active commits and write them to a file. Returns the location of the file; None if
+    the repository has no rules, so every commit is active. Raises RefusedError: no response, or no result; it never
+    means "no commits"."""
     names = {"repository": repository}
     try:
         started = _ask(transport, f"{_PATH}/async", names, ("id",))

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -39,6 +39,7 @@ from dredge.connections import (
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.storage.https import redact
+from dredge.storage.parallel import MOST, InFlight
 
 log = logging.getLogger("dredge")
 
@@ -46,14 +47,17 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
 TRIES = 5
 _BUSY = (429, 500, 502, 503, 504)
+_REFUSED = (429, 503)
 _DONE = (200, 201, 202)
 NO_CONTENT = 204
 NOT_IMPLEMENTED = 501
 NO_SUCH_CALL = "invalid API endpoint"
+# Of lakeFS servers.
+QUESTIONS = InFlight()
 _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Response:
     """A response; `date` and `age` are headers, "" if missing."""
 
@@ -63,8 +67,8 @@ class Response:
     age: str = ""
 
     def json(self) -> Any:
-        """Decode the body of a success, checked by `Transport.call`."""
-        return json.loads(self.text)
+        """Return the body of a success, checked by `Transport.call`."""
+        return self.documents[0]
 
     @property
     def message(self) -> str:
@@ -73,7 +77,7 @@ class Response:
         message = documents[0].get("message") if documents else None
         return message if isinstance(message, str) else self.text[:200]
 
-    @property
+    @cached_property
     def documents(self) -> list[dict[str, Any]]:
         """The JSON objects in the body, in order; empty if it has other contents. Some versions answer prepare_commits
         with an error followed by the result.
@@ -142,7 +146,7 @@ class Transport:
         endpoint: str,
         access_key_id: str,
         secret_access_key: str,
-        connections: int = 64,
+        connections: int = MOST,
         ca_bundle: str | None = None,
     ) -> None:
         base = endpoint.rstrip("/")
@@ -196,6 +200,8 @@ class Transport:
             else:
                 if response.status == NOT_IMPLEMENTED:
                     raise refuse(response, f"{method} {path}")
+                if response.status in _REFUSED:
+                    QUESTIONS.refused()
                 own = response.is_lakefs(members) or (no_content and response.status == NO_CONTENT)
                 if last and not own:
                     raise ForeignResponseError(f"{method} {path}", response)

@@ -46,17 +46,12 @@ CHART_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a place.
-
-    Attributes:
-        lease: of the repository; None for a free lease.
-        error: of reading the place; "" without an error.
-    """
+    """The state of a place."""
 
     place: Place
     runs: list[RunRow] = field(default_factory=list)
-    lease: LeaseState | None = None
-    error: str = ""
+    lease: LeaseState | None = None  # of the repository; None for a free lease
+    error: str = ""  # of reading the place; "" without an error
 
     @property
     def last(self) -> RunRow | None:
@@ -126,42 +121,28 @@ _SETTINGS = ("mode", "clean_every_days")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An interval of the time line.
+    """An interval of the time line."""
 
-    Attributes:
-        left: its start, in percent of the line.
-    """
-
-    left: float
+    left: float  # its start, in percent of the line
     width: float
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """The state left for the next run.
-
-    Attributes:
-        covered: intervals of slices without a need for listing.
-    """
+    """The state left for the next run."""
 
     mode: str
     why: str
     facts: list[tuple[str, str]]
-    covered: list[Piece]
+    covered: list[Piece]  # intervals of slices without a need for listing
     begins: datetime
     ends: datetime
 
 
 def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None = None) -> Keeping | None:
-    """Read the state left by the last complete run.
-
-    Args:
-        settings: of the next run, if known; else the defaults.
-
-    Returns:
-        None for an unknown state: of other kinds, or with only runs known.
-    """
+    """Read the state left by the last complete run. `settings`: of the next run, if known; else the defaults. Returns
+    None for an unknown state: of other kinds, or with only runs known."""
     if place.kind != LAKEFS or not place.lease_uri:
         return None
     current = _current(place)
@@ -282,27 +263,20 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run in a list.
-
-    Attributes:
-        outcome: from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one.
-        found: deletable objects and bytes.
-        held: objects and bytes.
-        pending: objects and bytes in the pending list.
-        live: live objects and bytes; None after a partial listing.
-    """
+    """A run in a list."""
 
     run_id: str
     started_at: datetime
+    # from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one
     outcome: str
     text: str
     headline: str = ""
     deleted: tuple[int, int] = (0, 0)
-    found: tuple[int, int] = (0, 0)
-    held: tuple[int, int] = (0, 0)
-    pending: tuple[int, int] = (0, 0)
+    found: tuple[int, int] = (0, 0)  # deletable objects and bytes
+    held: tuple[int, int] = (0, 0)  # objects and bytes
+    pending: tuple[int, int] = (0, 0)  # objects and bytes in the pending list
     dry_run: bool = False
-    live: tuple[int, int] | None = None
+    live: tuple[int, int] | None = None  # live objects and bytes; None after a partial listing
 
 
 @dataclass(frozen=True, slots=True)

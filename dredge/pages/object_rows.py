@@ -1,4 +1,10 @@
-"""Rows of objects in the parts of a run, read by row group and column; and as files."""
+"""Rows of objects in the parts of a run, read by row group and column; and as files.
+
+    parquet file:  group 0 | group 1 | … | footer: offset of each group, with its least and greatest values
+
+Each page of a grouped part has a checksum, so a damaged page is detected without reading the others. That is enough to
+show rows to people; a decision needs the whole part (`RunFolder.read_part`), with its digest.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,12 @@ import io
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dredge.errors import NotFoundError
-from dredge.gc.check_limits.holds import Holds
+from dredge.errors import FormatError, NotFoundError
+from dredge.gc.check_limits import Holds
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.parts import Bounds, Group, GroupedPart
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains
+from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
 
@@ -79,18 +87,115 @@ type Numbers = npt.NDArray[np.int64]
 _footers: Kept[pq.FileMetaData] = Kept(_FOOTERS_KEPT)
 
 
+# Least and greatest value by column.
+type Bounds = Mapping[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group of a part."""
+
+    number: int
+    first: int  # number of its first row in the part
+    rows: int
+    bounds: Bounds  # of the columns with statistics
+
+
+class GroupedPart:
+    """Reads row groups of a part. `metadata`: its footer, if it was read before. All methods raise FormatError if
+    the part is missing, damaged, or of another length."""
+
+    def __init__(self, reader: ObjectReader, part: PartInfo, metadata: pq.FileMetaData | None = None) -> None:
+        self._reader = reader
+        self._part = part
+        self._metadata = metadata
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer."""
+        if self._metadata is not None:
+            return self._metadata
+        with self._opened() as file:
+            if file.metadata.num_rows != self._part.rows:
+                raise FormatError(
+                    f"{self._part.name} has {file.metadata.num_rows} rows, {self._part.rows} were written."
+                )
+            return file.metadata
+
+    @property
+    def groups(self) -> Iterator[Group]:
+        """The groups, in the order of their rows."""
+        first = 0
+        for number in range(self.metadata.num_row_groups):
+            found = self.metadata.row_group(number)
+            yield Group(number, first, found.num_rows, _bounds(found))
+            first += found.num_rows
+
+    def read(self, numbers: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Read columns of groups, in that order; missing columns are left out."""
+        with self._opened(self.metadata) as file:
+            return file.read_row_groups(list(numbers), columns=list(columns), use_threads=False)
+
+    @contextmanager
+    def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        try:
+            yield pq.ParquetFile(
+                pa.PythonFile(_RangeFile(self._reader, self._part), mode="r"),
+                metadata=metadata,
+                pre_buffer=True,
+                page_checksum_verification=True,
+            )
+        except NotFoundError:
+            raise FormatError(f"{self._part.name} is missing. Start a new run.") from None
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(
+                f"the bytes of {self._part.name} are not those that were written ({error}). Start a new run."
+            ) from None
+
+
+class _RangeFile:
+    """A part as a file for Arrow, read by ranges."""
+
+    closed = False
+
+    def __init__(self, reader: ObjectReader, part: PartInfo) -> None:
+        self._reader = reader
+        self._part = part
+        self._at = 0
+
+    def tell(self) -> int:
+        """Offset of the next read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Change the offset."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.size_bytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read bytes up to the end."""
+        left = max(0, self._part.size_bytes - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = self._reader.get_range(self._part.key, self._at, wanted) if wanted else b""
+        self._at += len(data)
+        return data
+
+
+def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
+    columns = (group.column(number) for number in range(group.num_columns))
+    found = ((item.path_in_schema, item.statistics) for item in columns)
+    return {name: (item.min, item.max) for name, item in found if item is not None and item.has_min_max}
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The selection of rows; "" and None select all.
-
-    Attributes:
-        branch: of the newest expired commit.
-    """
+    """The selection of rows; "" and None select all."""
 
     prefix: str = ""
     reason: str = ""
     outcome: str = ""
-    branch: str = ""
+    branch: str = ""  # of the newest expired commit
     size_min: int | None = None
     size_max: int | None = None
 

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.approve import Owned, owned_by_branch
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
-from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.check_limits.holds import Holds, why_held
+from dredge.gc.check_limits import CheckLimitsOutput, Holds, why_held
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.icechunk.collection.outputs import BulkDeleteOutput as IcechunkBulkDelete
@@ -27,7 +26,7 @@ from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Kept, Numbers
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.sets.hashes import NONE
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
@@ -45,16 +44,11 @@ _OWNED_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of rows.
-
-    Attributes:
-        next: position of the next page; "" at the end.
-        looked_at: rows searched for this page, or excluded by the bounds of their group.
-    """
+    """A page of rows."""
 
     rows: pa.Table
-    next: str
-    looked_at: int
+    next: str  # position of the next page; "" at the end
+    looked_at: int  # rows searched for this page, or excluded by the bounds of their group
 
 
 _pages: Kept[Page] = Kept(_PAGES_KEPT)
@@ -78,11 +72,7 @@ class Objects:
         return sum(part.rows for part in self.parts)
 
     def page(self, wanted: Filter, sort: str = "", start: str = "", limit: int = PAGE_ROWS) -> Page:
-        """Read a page of rows.
-
-        Args:
-            start: `next` of the previous page; "" for the first.
-        """
+        """Read a page of rows. `start`: `next` of the previous page; "" for the first."""
         if sort not in SORTS:
             raise ConfigError("unknown order of objects")
         guards = "" if self._guards is None else self._guards.summary.digest

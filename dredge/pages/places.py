@@ -32,19 +32,15 @@ _LEASES = {LAKEFS: f"/{STATE}", ICECHUNK: f"/{ICECHUNK_STATE}", KV: ""}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository, and the location of its runs.
-
-    Attributes:
-        store_uri: URI of the collected data, for KV trash of the cleaner's state folder; "" with only runs known.
-        repository: restricts the runs to a lakeFS repository; "" for all.
-    """
+    """A repository, and the location of its runs."""
 
     kind: str
     name: str
     runs_uri: str
+    # URI of the collected data, for KV trash of the cleaner's state folder; "" with only runs known
     store_uri: str = ""
     options: StorageOptions | None = None
-    repository: str = ""
+    repository: str = ""  # restricts the runs to a lakeFS repository; "" for all
 
     @property
     def key(self) -> str:
@@ -147,16 +143,12 @@ class NotAllowedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A scheduled collection.
-
-    Attributes:
-        next_at: time of the next run; None when switched off, or while runs are going on.
-    """
+    """A scheduled collection."""
 
     dag_id: str
     settings: Mapping[str, Any]
     text: str
-    next_at: datetime | None
+    next_at: datetime | None  # time of the next run; None when switched off, or while runs are going on
     may_backfill: bool
     is_off: bool = False
 
@@ -181,19 +173,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts for a user.
-
-    Attributes:
-        form_token: required in each changing form of this user.
-        problem: reason for missing facts; "" without a problem.
-    """
+    """Facts for a user."""
 
     is_airflow: bool = False
     schedules: tuple[Schedule, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     may_start: frozenset[str] = frozenset()
-    form_token: str = ""
-    problem: str = ""
+    form_token: str = ""  # required in each changing form of this user
+    problem: str = ""  # reason for missing facts; "" without a problem
 
     def schedules_of(self, place: Place) -> list[Schedule]:
         """Schedules of a place, the next one first."""
@@ -216,14 +203,11 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Intervals of a schedule without a successful run.
-
-    Attributes:
-        starts: of the intervals, the oldest first; None without permission.
-    """
+    """Intervals of a schedule without a successful run."""
 
     schedule: Schedule
     since: datetime
+    # of the intervals, the oldest first; None without permission
     starts: list[datetime] | None = field(default=None)
     blocking: tuple[Blocking, ...] = ()
 

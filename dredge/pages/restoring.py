@@ -15,7 +15,7 @@ from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.config import REASONS
 from dredge.gc.config import RestoreConfig as LakeFSRestoreConfig
 from dredge.gc.run import PLAN
-from dredge.gc.subtract.candidates import REASONS as REASON_WORDS
+from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.gc.undo import open_swept as open_lakefs_run
 from dredge.icechunk.collection.check_again import open_swept
 from dredge.icechunk.collection.config import IcechunkRestoreConfig
@@ -33,31 +33,17 @@ from dredge.xid import descending_time
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """The restore of a kind of collection.
-
-    Attributes:
-        command: of the terminal, up to the run.
-        command_names_repository: whether the repository precedes the run there.
-        planned: name of the same value in a run's plan.
-    """
+    """The restore of a kind of collection."""
 
     dag: str
     form: str
-    command: tuple[str, ...]
-    command_names_repository: bool
+    command: tuple[str, ...]  # of the terminal, up to the run
+    command_names_repository: bool  # whether the repository precedes the run there
     config: type[RestoreConfig]
     setting: str
-    planned: str
+    planned: str  # name of the same value in a run's plan
     reasons: Mapping[str, str]
     preview: Callable[[Any, StorageOptions | None], Choice]
-
-
-def _of_lakefs(config: LakeFSRestoreConfig, options: StorageOptions | None) -> Choice:
-    return preview(config, open_lakefs_run(config.run, options=options))
-
-
-def _of_icechunk(config: IcechunkRestoreConfig, options: StorageOptions | None) -> Choice:
-    return preview(config, open_swept(config.run, config.repository, options))
 
 
 UNDOING: Mapping[str, Undoing] = {
@@ -70,7 +56,7 @@ UNDOING: Mapping[str, Undoing] = {
         setting="repository",
         planned="repository",
         reasons={name: REASON_WORDS[name] for name in REASONS},
-        preview=_of_lakefs,
+        preview=lambda config, options: preview(config, open_lakefs_run(config.run, options=options)),
     ),
     ICECHUNK: Undoing(
         dag="icechunk_restore",
@@ -84,7 +70,7 @@ UNDOING: Mapping[str, Undoing] = {
             "unreachable": "not reachable from a branch, tag or kept snapshot",
             "overwritten": "an old copy of the repo info",
         },
-        preview=_of_icechunk,
+        preview=lambda config, options: preview(config, open_swept(config.run, config.repository, options)),
     ),
 }
 
@@ -215,14 +201,10 @@ _CONNECTION = "kv_conn_id"
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The rows removed by a run.
-
-    Attributes:
-        partitions: rows by partition, the largest first, at most `PARTITIONS_SHOWN`.
-    """
+    """The rows removed by a run."""
 
     rows: int
-    partitions: list[tuple[str, int]]
+    partitions: list[tuple[str, int]]  # rows by partition, the largest first, at most `PARTITIONS_SHOWN`
 
 
 def removed_by(report: Mapping[str, Any]) -> Removed:

@@ -90,11 +90,8 @@ def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) ->
 
 
 def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
-    """Whether a run belongs to a DAG run.
-
-    Args:
-        holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task's lease holder begins with it.
-    """
+    """Whether a run belongs to a DAG run. `holder`: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each
+    task's lease holder begins with it."""
     return str(report.get("holder", "")).startswith(f"{holder} ")
 
 

@@ -71,11 +71,8 @@ type _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 def find_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of a server: loopback, its listening address, and further names.
-
-    Args:
-        host: listening address or name. An address for all interfaces adds the names of the machine.
-    """
+    """Return the names of a server: loopback, its listening address, and further names. `host`: listening address or
+    name. An address for all interfaces adds the names of the machine."""
     machine = (socket.gethostname(), socket.getfqdn()) if listens_everywhere(host) else ()
     return frozenset(map(_plain, (*LOOPBACK, host, *machine, *more)))
 
@@ -354,12 +351,8 @@ def make_app(
     surroundings: Surroundings | None = None,
     changers: Mapping[str, Guards] | None = None,
 ) -> FastAPI:
-    """Make the application.
-
-    Args:
-        guards: FastAPI dependencies of every page, called before it reads.
-        changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.
-    """
+    """Make the application. `guards`: FastAPI dependencies of every page, called before it reads. `changers`:
+    additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started."""
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.surroundings, app.state.pages = surroundings or Alone(), pages
     asked = [Depends(guard) for guard in guards]

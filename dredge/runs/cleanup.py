@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.versions import DISTRUSTED, VERSIONS, State, VersionStore
 from dredge.storage import DeleteOutcome, ObjectReader, StorageOptions, open_deleter
 

@@ -111,17 +111,10 @@ FORGET_VARIABLE = "forget-variable"
 def check_variables(
     state: ObjectWriter, repository: str, present: Mapping[str, bool | None], command: str
 ) -> None:
-    """Record the Variables that bind this run, and refuse the run if a recorded Variable is missing.
-
-    Args:
-        present: by Variable: True if it binds the run, False if it is missing, None if it exists and does not bind the
-            run.
-        command: prefix of the command for the confirmation, such as `dredge gc`.
-
-    Raises:
-        RefusedError: a Variable is missing.
-        FormatError: a confirmation is damaged.
-    """
+    """Record the Variables that bind this run, and refuse the run if a recorded Variable is missing. `present`: by
+    Variable: True if it binds the run, False if it is missing, None if it exists and does not bind the run. `command`:
+    prefix of the command for the confirmation, such as `dredge gc`. Raises RefusedError: a Variable is missing;
+    FormatError: a confirmation is damaged."""
     bound = read_bound_variables(state)
     for name in sorted(name for name, found in present.items() if found is False and name in bound):
         raise RefusedError(

@@ -31,8 +31,7 @@ from dredge.runs.parts import (
     read_cached,
     read_parquet,
 )
-from dredge.runs.payload import from_sealed, to_sealed
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary, from_sealed, to_sealed
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once, ordered_map

@@ -27,8 +27,7 @@ from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_held, read_lease
-from dredge.runs.payload import from_json, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json, to_json
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import ObjectWriter, exists, store_clock
 from dredge.storage.model import MaySend

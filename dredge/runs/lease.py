@@ -136,15 +136,8 @@ class Lease:
         """Check a grant before a step starts, and extend it unless it was renewed recently.
 
         The fencing number decides whether the lease is lost. A wrong clock only costs a renewal, and the background
-        thread of the step makes up for it.
-
-        Args:
-            now: this machine's time.
-
-        Raises:
-            LeaseHeldError: another holder has it.
-            UnavailableError: other processes with this grant renew it all the time.
-        """
+        thread of the step makes up for it. `now`: this machine's time. Raises LeaseHeldError: another holder has it;
+        UnavailableError: other processes with this grant renew it all the time."""
         held = self.read()
         stands = held is not None and (held.holder, held.fencing) == (grant.holder, grant.fencing)
         if not (held and stands and timedelta() <= now - held.written_at < self._ttl / _BEATS):
@@ -296,16 +289,9 @@ LEASE_MEMBER = "lease"
 
 
 def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
-    """Write a lease into a stored plan with an earlier lease of the same holder.
-
-    Returns:
-        Whether the plan has this lease now. A plan with another holder, or with a higher number, is not changed.
-
-    Raises:
-        NotFoundError: there is no plan.
-        FormatError: the plan is damaged.
-        UnavailableError: other processes replace the plan all the time.
-    """
+    """Write a lease into a stored plan with an earlier lease of the same holder. Returns whether the plan has this
+    lease now. A plan with another holder, or with a higher number, is not changed. Raises NotFoundError: there is no
+    plan; FormatError: the plan is damaged; UnavailableError: other processes replace the plan all the time."""
     for _ in range(_ROUNDS_MAX):
         tagged = read_tagged(writer, key)
         if tagged is None:

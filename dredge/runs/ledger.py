@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache, grouped_bytes, parquet_bytes, read_parquet
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
 # Folder of the deleting step of every collector.

@@ -1,39 +1,30 @@
-"""Parts: files with the rows of steps. A cache of parts in this process, parquet files, and row groups.
-
-    parquet file:  group 0 | group 1 | … | footer: offset of each group, with its least and greatest values
+"""Parts: files with the rows of steps. A cache of parts in this process, and parquet files.
 
 The key of a part is written once, and a reader compares the digest. So cached bytes are equal to those in the store, or
 will be before another process reads them (`PartCache.settle`). Tasks in the driver's process share its cache.
-
-Each page of a grouped part has a checksum, so a damaged page is detected without reading the others. That is enough to
-show rows to people; a decision needs the whole part (`RunFolder.read_part`), with its digest.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _AT_ONCE = 16
 _PART_BYTES_MAX = 1 << 20
 # Rows of a run with millions of objects must not stay in memory.
-_BYTES_MAX = 64 << 20
+_BYTES_MAX = 32 << 20
 
 
 class PartCache:
@@ -44,7 +35,8 @@ class PartCache:
         self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        self._writes: dict[str, tuple[Future[Any], bytes]] = {}
+        # the third member of each is another one for each write
+        self._writes: dict[str, tuple[Future[Any], bytes, object]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
 
@@ -71,30 +63,41 @@ class PartCache:
         """Start to write a part; waits for other writes if too many bytes are pending."""
         with self._lock:
             running = [(name, *item) for name, item in self._writes.items()]
-            too_much = sum(len(item) for _, _, item in running) + len(data) - _BYTES_MAX
-        for name, future, waiting in running:
+            too_much = sum(len(item) for _, _, item, _ in running) + len(data) - _BYTES_MAX
+        for name, future, waiting, _ in running:
             if too_much > 0 or name == key:
                 future.exception()  # wait only; `settle` raises the error
                 too_much -= len(waiting)
+        self._begin(key, lambda: writer.put(key, data), data)
+        self.put(key, data)
+
+    def start(self, key: str, write: Callable[[], object]) -> None:
+        """Start to write an object that is not read through the cache."""
+        self._begin(key, write, b"")
+
+    def _begin(self, key: str, write: Callable[[], object], data: bytes) -> None:
+        this = object()
+
+        def write_and_forget() -> None:
+            write()
+            with self._lock:
+                if key in self._writes and self._writes[key][2] is this:
+                    del self._writes[key]
+
+        future = self._pool.submit(write_and_forget)
         with self._lock:
+            self._writes[key] = future, data, this
             self._writes = {
                 name: item
                 for name, item in self._writes.items()
                 if not item[0].done() or item[0].exception() is not None
             }
-            self._writes[key] = self._pool.submit(writer.put, key, data), data
-        self.put(key, data)
-
-    def start(self, key: str, write: Callable[[], object]) -> None:
-        """Start to write an object that is not read through the cache."""
-        with self._lock:
-            self._writes[key] = self._pool.submit(write), b""
 
     def settle(self) -> None:
         """Wait for all writes; raises the first error."""
         with self._lock:
             writes = dict(self._writes)
-        failed = [error for future, _ in writes.values() if (error := future.exception()) is not None]
+        failed = [error for future, *_ in writes.values() if (error := future.exception()) is not None]
         with self._lock:  # not before: other threads read long parts from here, and settle as well
             self._writes = {key: item for key, item in self._writes.items() if writes.get(key) is not item}
         if failed:
@@ -139,9 +142,6 @@ def cache_parts(uri: str, bytes_max: int = _BYTES_MAX) -> Iterator[None]:
             kept.close()
 
 
-# Least and greatest value by column.
-type Bounds = Mapping[str, tuple[Any, Any]]
-
 GROUP_ROWS = 10_000
 # Columns with few different texts, for dictionaries.
 _FEW_WORDS = ("reason", "hold", "outcome", "code")
@@ -156,106 +156,6 @@ def grouped_bytes(table: pa.Table) -> bytes:
         write_statistics=True,
         write_page_checksum=True,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A row group of a part."""
-
-    number: int
-    first: int  # number of its first row in the part
-    rows: int
-    bounds: Bounds  # of the columns with statistics
-
-
-class GroupedPart:
-    """Reads row groups of a part. `metadata`: its footer, if it was read before. All methods raise FormatError if
-    the part is missing, damaged, or of another length."""
-
-    def __init__(self, reader: ObjectReader, part: PartInfo, metadata: pq.FileMetaData | None = None) -> None:
-        self._reader = reader
-        self._part = part
-        self._metadata = metadata
-
-    @cached_property
-    def metadata(self) -> pq.FileMetaData:
-        """The footer."""
-        if self._metadata is not None:
-            return self._metadata
-        with self._opened() as file:
-            if file.metadata.num_rows != self._part.rows:
-                raise FormatError(
-                    f"{self._part.name} has {file.metadata.num_rows} rows, {self._part.rows} were written."
-                )
-            return file.metadata
-
-    @property
-    def groups(self) -> Iterator[Group]:
-        """The groups, in the order of their rows."""
-        first = 0
-        for number in range(self.metadata.num_row_groups):
-            found = self.metadata.row_group(number)
-            yield Group(number, first, found.num_rows, _bounds(found))
-            first += found.num_rows
-
-    def read(self, numbers: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Read columns of groups, in that order; missing columns are left out."""
-        with self._opened(self.metadata) as file:
-            return file.read_row_groups(list(numbers), columns=list(columns), use_threads=False)
-
-    @contextmanager
-    def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            yield pq.ParquetFile(
-                pa.PythonFile(_RangeFile(self._reader, self._part), mode="r"),
-                metadata=metadata,
-                pre_buffer=True,
-                page_checksum_verification=True,
-            )
-        except NotFoundError:
-            raise FormatError(f"{self._part.name} is missing. Start a new run.") from None
-        except (pa.ArrowException, OSError) as error:
-            raise FormatError(
-                f"the bytes of {self._part.name} are not those that were written ({error}). Start a new run."
-            ) from None
-
-
-class _RangeFile:
-    """A part as a file for Arrow, read by ranges."""
-
-    closed = False
-
-    def __init__(self, reader: ObjectReader, part: PartInfo) -> None:
-        self._reader = reader
-        self._part = part
-        self._at = 0
-
-    def tell(self) -> int:
-        """Offset of the next read."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Change the offset."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.size_bytes}[whence]
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read bytes up to the end."""
-        left = max(0, self._part.size_bytes - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self._reader.get_range(self._part.key, self._at, wanted) if wanted else b""
-        self._at += len(data)
-        return data
-
-
-def _bounds(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
-    columns = (group.column(number) for number in range(group.num_columns))
-    found = ((item.path_in_schema, item.statistics) for item in columns)
-    return {name: (item.min, item.max) for name, item in found if item is not None and item.has_min_max}
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:

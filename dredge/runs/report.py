@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError, RejectedError
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.payload import Json, to_json
-from dredge.runs.summary import StepOutput, StepSummary
+from dredge.runs.payload import Json, StepOutput, StepSummary, to_json
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 

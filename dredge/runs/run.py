@@ -15,16 +15,15 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from dredge.errors import ConfigError, DredgeError, RefusedError
+from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.failures import foreseen
-from dredge.runs.folder import RunFolder
+from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.payload import to_json
-from dredge.runs.summary import PartInfo, Status, StepOutput, StepSummary
+from dredge.runs.payload import PartInfo, Status, StepOutput, StepSummary, to_json
 from dredge.runs.tasks import (
     LocalRunner,
     PartitionFunction,
@@ -35,7 +34,7 @@ from dredge.runs.tasks import (
 )
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import read_pointer
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import Ask, at_once
 
 log = logging.getLogger("dredge")
@@ -249,18 +248,9 @@ def check_chain(
     links: Mapping[str, Sequence[str]],
     seen: Mapping[str, StepSummary] | None = None,
 ) -> dict[str, StepSummary]:
-    """Read a chain of summaries from the store, and check it.
-
-    Args:
-        links: input steps by step; `PLAN` is the plan.
-        seen: summaries of the caller; must equal the stored ones.
-
-    Returns:
-        The summaries by step.
-
-    Raises:
-        RefusedError: a step is not complete, or the chain is broken.
-    """
+    """Read a chain of summaries from the store, and check it. `links`: input steps by step; `PLAN` is the plan. `seen`:
+    summaries of the caller; must equal the stored ones. Returns the summaries by step. Raises RefusedError: a step is
+    not complete, or the chain is broken."""
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
         found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))
@@ -419,10 +409,41 @@ class CollectionPlan(RunPlan, Protocol):
     def state_etag(self) -> str | None:
         """ETag of the state's pointer when the run was planned; None without one."""
 
+    @property
+    def repository(self) -> str:
+        """Name of the repository."""
+
 
 @dataclass(slots=True)
 class CollectionRun[P: CollectionPlan](PlannedRun[P]):
     """A run that builds on the state of earlier runs."""
+
+    @classmethod
+    def _open(
+        cls,
+        run_uri: str,
+        options: StorageOptions | None,
+        clock: Clock,
+        plan: P | None,
+        read: Callable[[str, StorageOptions | None], P],
+        open_state: Callable[[str, StorageOptions | None], ObjectWriter],
+        **more: Any,
+    ) -> Self:
+        # A caller with a plan has just written it, under its lease.
+        written, held_at = (
+            ({}, None) if plan is None else ({f"{PLAN}.json": to_json(plan)}, running_seconds())
+        )
+        plan = plan or read(run_uri, options)
+        return cls(
+            plan=plan,
+            folder=RunFolder(open_writer(run_uri, options), plan.run_id, written=written),
+            reader=open_reader(plan.store_uri, options),
+            state=open_state(plan.store_uri, options),
+            clock=clock,
+            options=options,
+            _held_at=held_at,
+            **more,
+        )
 
     def refuse_other_state(self) -> None:
         """Refuse to continue after another run has advanced the state."""
@@ -447,6 +468,32 @@ def write_plan(
             with suppress(DredgeError):
                 lease.release(plan.lease)
         raise
+
+
+def read_stored_plan[P](
+    run_uri: str, parse: Callable[[object], P], options: StorageOptions | None = None
+) -> P:
+    """Read the plan of a run. Raises ConfigError: no such run."""
+    try:
+        return parse(read_json(open_writer(run_uri, options), f"{PLAN}.json"))
+    except NotFoundError:
+        raise ConfigError(
+            f"{run_uri} has no {PLAN}.json: it is not the folder of a run. The command `runs` lists them."
+        ) from None
+
+
+def release_lease(run: PlannedRun[Any]) -> None:
+    """Release a run's lease, unless another run holds it now."""
+    run.lease.release(run.plan.lease)
+
+
+def resume_run(run: CollectionRun[Any], repository: str, grant: LeaseGrant) -> bool:
+    """Hand a run a new lease of the same holder. Returns False for a run of another holder or repository, or with a
+    later lease. Raises UnavailableError: other processes replace the plan all the time."""
+    if run.plan.repository != repository or not hand_over(run.folder.writer, f"{PLAN}.json", grant):
+        return False
+    log.info("run %s is resumed under lease number %d", run.plan.run_id, grant.fencing)
+    return True
 
 
 def local_holder(run_id: str) -> str:
@@ -478,6 +525,12 @@ def resume_local(run: CollectionRun[Any]) -> None:
         with suppress(DredgeError):  # it expires
             run.lease.release(grant)
         raise
+
+
+def reopen[R: CollectionRun[Any]](open_run: Callable[[], R]) -> R:
+    """Take the lease of a local run again, and open the run with it; raises as `resume_local`."""
+    resume_local(open_run())
+    return open_run()
 
 
 def check_resumable(run: CollectionRun[Any]) -> None:

@@ -19,9 +19,9 @@ from dredge.errors import DredgeError, FormatError, RefusedError
 from dredge.runs import ledger
 from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.payload import PartInfo
 from dredge.runs.report import duration_text
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo
 from dredge.storage.model import MaySend
@@ -174,18 +174,10 @@ class DeletingTask:
             self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
 
     def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
-        """Delete candidates of a part, group by group, while the gate is open.
-
-        Args:
-            groups: with address, size and reason; the next one is requested after the last one was deleted.
-
-        Returns:
-            Whether all groups were processed; False if the gate is closed.
-
-        Raises:
-            LeaseHeldError: the lease is lost.
-            OvertakenError: another try of the sweep has started.
-        """
+        """Delete candidates of a part, group by group, while the gate is open. `groups`: with address, size and reason;
+        the next one is requested after the last one was deleted. Returns whether all groups were processed; False if
+        the gate is closed. Raises LeaseHeldError: the lease is lost; OvertakenError: another try of the sweep has
+        started."""
         return all(self._delete_group(part, number, group) for number, group in enumerate(groups, 1))
 
     def _delete_group(self, part: PartInfo, number: int, candidates: pa.Table) -> bool:

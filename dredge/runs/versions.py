@@ -20,9 +20,8 @@ from typing import Any, Protocol
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.parts import BY_DIGEST, get_part_cache
-from dredge.runs.payload import NewerFormatError, to_json
+from dredge.runs.payload import NewerFormatError, PartInfo, to_json
 from dredge.runs.report import duration_text
-from dredge.runs.summary import PartInfo
 from dredge.runs.tries import read_tagged
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
 from dredge.storage.parallel import at_once, ordered_map

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 
 # Sorted and distinct, unless stated otherwise.
 type Hashes = npt.NDArray[np.uint64]
@@ -124,13 +124,10 @@ _NO_COUNTS: Counts = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Hashes, each with a reference count: the number of active ranges with this address.
-
-    Attributes:
-        counts: of each hash, never 0; negative for more subtractions than additions.
-    """
+    """Hashes, each with a reference count: the number of active ranges with this address."""
 
     hashes: Hashes = field(default_factory=lambda: NONE)
+    # of each hash, never 0; negative for more subtractions than additions
     counts: Counts = field(default_factory=lambda: _NO_COUNTS)
 
     @classmethod

@@ -30,14 +30,10 @@ type Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of every row.
+    """The labels of every row."""
 
-    Attributes:
-        columns: each has a value for each row.
-        combine: for each column the rule to combine values: `np.bitwise_or`, `np.minimum`, `np.maximum`.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # each has a value for each row
+    # for each column the rule to combine values: `np.bitwise_or`, `np.minimum`, `np.maximum`
     combine: tuple[np.ufunc, ...]
 
 

@@ -13,22 +13,17 @@ import numpy.typing as npt
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import Counted, Hashes, contains, read_counted, read_hashes, shard_of
 from dredge.storage import open_writer
 
 
 @dataclass(frozen=True, slots=True)
 class ShardedSet:
-    """A set of hashes in files.
+    """A set of hashes in files."""
 
-    Attributes:
-        bits: for 2**bits shards, by the first bits of the hash.
-        shards: file by shard; a shard without a file is empty.
-    """
-
-    bits: int
-    shards: dict[int, PartInfo]
+    bits: int  # for 2**bits shards, by the first bits of the hash
+    shards: dict[int, PartInfo]  # file by shard; a shard without a file is empty
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
@@ -43,11 +38,8 @@ class ShardedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether the set has each wanted hash.
-
-        Args:
-            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
-        """
+        """Whether the set has each wanted hash. `its_shards_only`: skip shards without a wanted hash, so damage there
+        is not noticed."""
         everything = np.concatenate(wanted) if len(wanted) != 1 else wanted[0]
         answer = np.zeros(len(everything), bool)
         place = shard_of(everything, self.bits)
@@ -64,14 +56,10 @@ class CountedSet:
     """Reference counts in files, in layers.
 
     The first layer is complete. Each later layer has the additions of a run (new ranges) and its subtractions (dropped
-    ranges). An address is live when its counts in all layers add up to more than 0.
-
-    Attributes:
-        layers: files by shard, the complete layer first.
-    """
+    ranges). An address is live when its counts in all layers add up to more than 0."""
 
     bits: int
-    layers: tuple[dict[int, PartInfo], ...]
+    layers: tuple[dict[int, PartInfo], ...]  # files by shard, the complete layer first
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
@@ -90,11 +78,8 @@ class CountedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether an active range has each wanted hash; see `ShardedSet.find`.
-
-        Raises:
-            FormatError: a file differs from the written one, or an address has more subtractions than additions.
-        """
+        """Whether an active range has each wanted hash; see `ShardedSet.find`. Raises FormatError: a file differs from
+        the written one, or an address has more subtractions than additions."""
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):
@@ -156,15 +141,10 @@ def in_any(
 
 @dataclass(frozen=True, slots=True)
 class LiveSet:
-    """All live addresses of a mark.
+    """All live addresses of a mark."""
 
-    Attributes:
-        sets: an address in any of them is live.
-        counted: an address with a count is live as well; None when `sets` has all.
-    """
-
-    sets: tuple[LocatedSet, ...]
-    counted: CountedSet | None = None
+    sets: tuple[LocatedSet, ...]  # an address in any of them is live
+    counted: CountedSet | None = None  # an address with a count is live as well; None when `sets` has all
     counted_uri: str = ""
 
     @property

@@ -109,20 +109,13 @@ _NO_VERSION = "; its version id is not known"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codes:
-    """Meaning of the codes of keys that a request did not delete.
+    """Meaning of the codes of keys that a request did not delete."""
 
-    Attributes:
-        throttled: the store was busy and did nothing.
-        transient: a retry may succeed; the request may have been done.
-        alone: retried key by key after the attempts of the batch.
-        no_batches: the store has no such request; each key gets its own.
-        batch_attempts: limit of attempts of a batch with codes of `alone`, unless the store is busy.
-    """
-
-    throttled: frozenset[str]
-    transient: frozenset[str]
-    alone: frozenset[str] = frozenset({UNCLEAR})
-    no_batches: frozenset[str] = frozenset()
+    throttled: frozenset[str]  # the store was busy and did nothing
+    transient: frozenset[str]  # a retry may succeed; the request may have been done
+    alone: frozenset[str] = frozenset({UNCLEAR})  # retried key by key after the attempts of the batch
+    no_batches: frozenset[str] = frozenset()  # the store has no such request; each key gets its own
+    # limit of attempts of a batch with codes of `alone`, unless the store is busy
     batch_attempts: int = ATTEMPTS
 
     def may_pass(self, code: str | None) -> bool:

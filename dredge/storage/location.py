@@ -78,18 +78,12 @@ _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A parsed URI.
-
-    Attributes:
-        bucket: name of an S3 or GCS bucket, or the URL of an Azure container; "" for local.
-        root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
-        uri: the canonical form, without trailing slash.
-    """
+    """A parsed URI."""
 
     driver: schemes.Driver
-    bucket: str
-    root: str
-    uri: str
+    bucket: str  # name of an S3 or GCS bucket, or the URL of an Azure container; "" for local
+    root: str  # key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local
+    uri: str  # the canonical form, without trailing slash
 
 
 def below(location: Location, folder: str) -> Location:
@@ -99,13 +93,9 @@ def below(location: Location, folder: str) -> Location:
 
 
 def parse_uri(uri: str, options: StorageOptions) -> Location:
-    """Parse a store's URI. The path is literal: no percent-decoding, no normalisation.
-
-    Args:
-        uri: `s3://bucket/prefix` (or s3a, s3n), `file:///abs`, `local:///abs`, `local://name` (below
-            `options.local_base`),
-            an absolute path, `gs://…`, or a form of Azure (see the module).
-    """
+    """Parse a store's URI. The path is literal: no percent-decoding, no normalisation. `uri`: `s3://bucket/prefix` (or
+    s3a, s3n), `file:///abs`, `local:///abs`, `local://name` (below `options.local_base`), an absolute path, `gs://…`,
+    or a form of Azure (see the module)."""
     location = _parsed(uri, options)
     for driver, error in options.unknown:
         if driver == location.driver:
@@ -126,12 +116,9 @@ def spelled(uri: str) -> str:
 
 
 def place_of(uri: str, options: StorageOptions | None = None) -> str:
-    """The URI of a folder for comparisons: without differences of spelling, and without links between local
-    folders. Of a glob only the spelling of its parts is unified.
-
-    Args:
-        options: for `local://name` and paths; None if the URI belongs to another machine.
-    """
+    """The URI of a folder for comparisons: without differences of spelling, and without links between local folders. Of
+    a glob only the spelling of its parts is unified. `options`: for `local://name` and paths; None if the URI belongs
+    to another machine."""
     if options is not None:
         with suppress(DredgeError):
             uri = parse_uri(uri, options).uri

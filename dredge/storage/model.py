@@ -23,17 +23,12 @@ type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """Description of an object.
-
-    Attributes:
-        last_modified: by the store's clock, aware UTC.
-        etag: without quotes; in some stores a hash of the content (S3, for objects of one request).
-    """
+    """Description of an object."""
 
     key: str
     size: int
-    last_modified: datetime
-    etag: str | None
+    last_modified: datetime  # by the store's clock, aware UTC
+    etag: str | None  # without quotes; in some stores a hash of the content (S3, for objects of one request)
     storage_class: str | None = None
 
 
@@ -47,24 +42,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutcome:
-    """The outcome of one key.
-
-    Attributes:
-        outcome: "deleted" (confirmed by the store, in S3 also for absent keys; or missing after a lost answer),
-            "missing"
-            (by a clear answer), "kept" (only by `ListedDeleter`), "failed" (the object may exist) or
-                "not_addressable" (the
-            store has no exact name for the key; no request was sent).
-        code: the store's error code of failed keys; `CHANGED` or `STORE_HOLD` of kept keys.
-        message: of the store; for deleted keys its first answer, if that was in doubt.
-        version_id: of the delete marker in a bucket with versions; None after a lost answer.
-    """
+    """The outcome of one key."""
 
     key: str
+    # "deleted" (confirmed by the store, in S3 also for absent keys; or missing after a lost answer),
+    # "missing" (by a clear answer), "kept" (only by `ListedDeleter`), "failed" (the object may exist) or
+    # "not_addressable" (the store has no exact name for the key; no request was sent)
     outcome: Outcome
-    code: str | None = None
-    message: str | None = None
-    version_id: str | None = None
+    code: str | None = None  # the store's error code of failed keys; `CHANGED` or `STORE_HOLD` of kept keys
+    message: str | None = None  # of the store; for deleted keys its first answer, if that was in doubt
+    version_id: str | None = None  # of the delete marker in a bucket with versions; None after a lost answer
 
 
 type SkippedName = Callable[[str], None]
@@ -102,7 +89,7 @@ class ObjectReader(Protocol):
     def get(self, key: str) -> bytes:
         """Read a whole object; raises NotFoundError."""
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many objects in the order of `keys`; raises the error of any key.
 
         At most `concurrency` objects are in memory in addition to the current one, or `AHEAD_BYTES` of small objects
@@ -181,16 +168,9 @@ class ObjectDeleter(Protocol):
         """The folder of the keys, without a trailing slash."""
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete each key by its exact name.
-
-        Args:
-            may_send: called right before each request, after any wait; must not raise. After False nothing more
-                is sent, and
-                unsent keys have the code `NOT_SENT`.
-
-        Returns:
-            One outcome per key, in order. Only an error of the whole request (such as a missing bucket) raises.
-        """
+        """Delete each key by its exact name. `may_send`: called right before each request, after any wait; must not
+        raise. After False nothing more is sent, and unsent keys have the code `NOT_SENT`. Returns one outcome per key,
+        in order. Only an error of the whole request (such as a missing bucket) raises."""
 
 
 @runtime_checkable
@@ -198,14 +178,9 @@ class ListedDeleter(ObjectDeleter, Protocol):
     """A deleter whose store deletes exactly the listed objects."""
 
     def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete objects unchanged since they were listed; otherwise like `delete`.
-
-        Args:
-            objects: from a listing or lookup of this store; one without an etag is deleted by its key.
-
-        Returns:
-            One outcome per object, in order; "kept" for a changed object, or one on hold in the store.
-        """
+        """Delete objects unchanged since they were listed; otherwise like `delete`. `objects`: from a listing or lookup
+        of this store; one without an etag is deleted by its key. Returns one outcome per object, in order; "kept" for a
+        changed object, or one on hold in the store."""
 
 
 def exists(reader: ObjectReader, key: str) -> bool:
@@ -226,32 +201,20 @@ LOOKS_PER_PAGE = 12
 and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
 of one for a look)."""
 
-LOOKUPS_A_THREAD = 8
-"""Lookups in flight for each listing in flight: a lookup is short, and waits for the network most of the time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Pages of a listing, compared with names.
+    """Pages of a listing, compared with names."""
 
-    Attributes:
-        names: wanted names up to the end of the pages, after those of the stretch before.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # wanted names up to the end of the pages, after those of the stretch before
     found: pa.RecordBatch
     listed: int
 
 
 def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> Iterator[Stretch]:
-    """List from the first to the last of some names; every name is in one stretch. The caller may stop early.
-
-    Args:
-        names: distinct, in byte order, at least one.
-
-    Raises:
-        FormatError: this store cannot list between these names; single lookups may still work.
-    """
+    """List from the first to the last of some names; every name is in one stretch. The caller may stop early. `names`:
+    distinct, in byte order, at least one. Raises FormatError: this store cannot list between these names; single
+    lookups may still work."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

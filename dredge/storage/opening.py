@@ -19,18 +19,15 @@ type _Open[T] = Callable[[Location, StorageOptions], T]
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The classes of one kind of store. They connect at their first call, not when they are opened.
-
-    Attributes:
-        copier: from one folder to another; gives None if the store cannot copy between them.
-        version_deleter: None for stores without versions, like `marker_deleter`.
-    """
+    """The classes of one kind of store. They connect at their first call, not when they are opened."""
 
     reader: _Open[ObjectReader]
     writer: _Open[ObjectWriter]
     deleter: _Open[ObjectDeleter]
+    # from one folder to another; gives None if the store cannot copy between them
     copier: Callable[[Location, Location, StorageOptions], undo.ObjectCopier | None]
     versions: _Open[undo.VersionReader]
+    # None for stores without versions, like `marker_deleter`
     version_deleter: _Open[undo.VersionDeleter] | None = None
     marker_deleter: _Open[undo.VersionDeleter] | None = None
 
@@ -109,11 +106,7 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     """Open a store for reading.
 
     The store connects at its first call, so opening is cheap, safe before a fork, and does not check that the store
-    exists. Readers, writers and deleters can be pickled.
-
-    Args:
-        options: None reads this process's environment.
-    """
+    exists. Readers, writers and deleters can be pickled. `options`: None reads this process's environment."""
     driver, location, options = _driver(uri, options)
     return driver.reader(location, options)
 

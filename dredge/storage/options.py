@@ -31,20 +31,15 @@ class AzureOptions:
     """Options of Azure Blob Storage; secrets are not in `repr`.
 
     Key and SAS token are used only for their account; other accounts use the service principal, or the machine's
-    identity (managed identity, workload identity, the CLI's login).
-
-    Attributes:
-        sas_token: without the question mark.
-        endpoint_url: of the account, if it is not `https://<account>.blob.core.windows.net`: an emulator
-            (`http://127.0.0.1:10000/devstoreaccount1`), a private endpoint.
-        tenant_id: of a service principal.
-    """
+    identity (managed identity, workload identity, the CLI's login)."""
 
     account: str | None = None
     key: str | None = field(default=None, repr=False)
-    sas_token: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)  # without the question mark
+    # of the account, if it is not `https://<account>.blob.core.windows.net`: an emulator
+    # (`http://127.0.0.1:10000/devstoreaccount1`), a private endpoint
     endpoint_url: str | None = None
-    tenant_id: str | None = None
+    tenant_id: str | None = None  # of a service principal
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
 
@@ -119,18 +114,14 @@ CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"
 
 @dataclass(frozen=True, slots=True)
 class GcsOptions:
-    """Options of Google Cloud Storage; secrets are not in `repr`.
-
-    Attributes:
-        credentials_json: content of such a file; overrides the path.
-        user_project: project to bill for buckets with requester pays.
-        endpoint_url: an emulator or private endpoint; requests to it are unsigned without credentials.
-    """
+    """Options of Google Cloud Storage; secrets are not in `repr`."""
 
     credentials_file: str | None = None
+    # content of such a file; overrides the path
     credentials_json: str | None = field(default=None, repr=False)
     project: str | None = None
-    user_project: str | None = None
+    user_project: str | None = None  # project to bill for buckets with requester pays
+    # an emulator or private endpoint; requests to it are unsigned without credentials
     endpoint_url: str | None = None
     retry_seconds: float = 120.0
 
@@ -194,38 +185,32 @@ _NOT_OF_S3 = frozenset({"local_base", "delete_requests", "azure", "gcs", "unknow
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Options of the object stores; secrets are not in `repr`.
+    """Options of the object stores; secrets are not in `repr`."""
 
-    Attributes:
-        endpoint_url: of an S3-compatible server, without credentials; None is AWS.
-        access_key_id: None uses the SDK's chain (profile, instance role).
-        role: JSON arguments of STS AssumeRole, called with the credentials above.
-        path_style: bucket in the path instead of the host name; None means "with an endpoint_url".
-        config: JSON with additional arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`.
-        is_resolved: AWS's configuration was read (`s3.resolving.resolved`), so None is final, in child
-            processes too.
-        local_base: folder of `local://name` URIs.
-        unknown: kinds of stores without usable options, each with the error for opening one.
-    """
-
-    endpoint_url: str | None = None
+    endpoint_url: str | None = None  # of an S3-compatible server, without credentials; None is AWS
     region: str | None = None
+    # None uses the SDK's chain (profile, instance role)
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     profile: str | None = None
+    # JSON arguments of STS AssumeRole, called with the credentials above
     role: str | None = field(default=None, repr=False)
     sts_endpoint: str | None = None
     ca_bundle: str | None = None
     check_certificates: bool = True
+    # bucket in the path instead of the host name; None means "with an endpoint_url"
     path_style: bool | None = None
+    # JSON with additional arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`
     config: str | None = field(default=None, repr=False)
+    # AWS's configuration was read (`s3.resolving.resolved`), so None is final, in child processes too
     is_resolved: bool = False
     requester_pays: bool = False
-    local_base: str | None = None
+    local_base: str | None = None  # folder of `local://name` URIs
     delete_requests: int = 16
     azure: AzureOptions = field(default_factory=AzureOptions)
     gcs: GcsOptions = field(default_factory=GcsOptions)
+    # kinds of stores without usable options, each with the error for opening one
     unknown: tuple[tuple[Driver, DredgeError], ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,21 +1,144 @@
-"""Parallel requests with results in order."""
+"""Parallel requests with results in order, as many at once as keep a server busy.
+
+At no latency more than a few threads only wait for the interpreter; at 40 ms a request a few leave the server idle. So
+each long call measures answers per second in rounds, and changes the number of requests in flight (`InFlight`).
+"""
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 _CALLS_AT_ONCE = 16
+# Connections that clients keep.
+MOST = 128
+_LEAST = 4
+# Fewer answers say nothing about a rate.
+_ROUND = 32
+# Part of the added requests that have to bring answers, and part of the answers that fewer requests have to keep.
+_GAIN, _LOSS = 0.2, 0.9
+# The processor is busy, or the server near: more requests would bring no more answers.
+_BUSY, _NEAR_SECONDS = 0.8, 0.005
+_REFUSED_ONCE_SECONDS = 1.0
 
 
-def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int) -> Iterator[R]:
+class InFlight:
+    """The number of requests of this process to a kind of server in flight; thread-safe.
+
+    A long call raises it where the processor waits for a server that is not near, and keeps it if answers a second grow
+    with it; else it is halved while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on
+    a round of answers adds one.
+
+    Args:
+        clock, used: seconds of time, and of this process's processor time.
+    """
+
+    def __init__(
+        self,
+        size: int = 16,
+        clock: Callable[[], float] = lambda: time.perf_counter(),
+        used: Callable[[], float] = lambda: time.process_time(),
+    ) -> None:
+        self.size = size
+        self.refusals = 0
+        self.clock, self.used = clock, used
+        self._refused_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def refused(self) -> None:
+        """Halve the number; the refusals of a second count once."""
+        with self._lock:
+            now = self.clock()
+            self.refusals += 1
+            if now - self._refused_at >= _REFUSED_ONCE_SECONDS:
+                self.size = max(1, self.size // 2)
+                self._refused_at = now
+
+    def set(self, size: int, refusals: int) -> bool:
+        """Set the number, unless there were more refusals meanwhile; whether it was set."""
+        with self._lock:
+            if self.refusals == refusals:
+                self.size = size
+            return self.refusals == refusals
+
+
+# Of object stores. Other servers have their own.
+STORE = InFlight()
+
+
+class _Rounds:
+    """The rounds of answers of one call."""
+
+    def __init__(self, flight: InFlight) -> None:
+        self._flight = flight
+        self._size = self._left = 0
+        self._least = self._clock = self._used = 0.0
+        self._filling = False
+        self._plan = self._change()
+        next(self._plan)
+        self._begin(filling=False)
+
+    def answered(self, seconds: float) -> None:
+        """Count an answer that took so long; at the end of a round, change the number in flight."""
+        self._least = min(self._least, seconds)
+        self._left -= 1
+        if self._left:
+            return
+        if self._filling:  # in this round, requests of the number before were answered
+            self._begin(filling=False)
+            return
+        flight, answers = self._flight, max(_ROUND, self._size)
+        spent = flight.clock() - self._clock
+        is_far = spent > 0 and self._least >= _NEAR_SECONDS
+        busy = (flight.used() - self._used) / spent if is_far else 1.0
+        self._plan.send((answers / spent if spent > 0 else 0.0, busy))
+        self._begin(filling=flight.size != self._size)
+
+    def _begin(self, filling: bool) -> None:
+        self._size, self._filling = self._flight.size, filling
+        self._left, self._least = max(_ROUND, self._size), float("inf")
+        self._clock, self._used = self._flight.clock(), self._flight.used()
+
+    def _change(self) -> Generator[None, tuple[float, float]]:
+        """Take rate and use of the processor of each round; change the number after it."""
+        flight, refusals = self._flight, self._flight.refusals
+        rate, busy = yield
+        grown = False
+        while not refusals and busy < _BUSY and (size := flight.size) < MOST:
+            larger = min(MOST, max(size + 1, int(size / max(busy, 0.1))))
+            if not flight.set(larger, refusals):
+                break
+            more, busy = yield
+            if more < rate * (1 + _GAIN * (larger / size - 1)):
+                flight.set(size, refusals)
+                break
+            rate, grown = more, True
+        while not refusals and not grown and (size := flight.size) > _LEAST:
+            if not flight.set(max(_LEAST, size // 2), refusals):
+                break
+            less, _ = yield
+            if less < _LOSS * rate:
+                flight.set(size, refusals)
+                break
+        while True:
+            yield
+            if refusals := flight.refusals:
+                flight.set(min(MOST, flight.size + 1), refusals)
+
+
+def ordered_map[T, R](
+    fn: Callable[[T], R], items: Sequence[T], concurrency: int | InFlight = STORE
+) -> Iterator[R]:
     """Apply `fn` in threads and yield the results in the order of `items`.
 
     At most `concurrency` results are in memory in addition to the current one. The first error ends the iteration, and
     items that have not started are dropped.
     """
-    return _ordered(fn, items, concurrency, lambda: concurrency)
+    if isinstance(concurrency, InFlight):
+        return _ordered(fn, items, concurrency)
+    return _ordered(fn, items, InFlight(concurrency), measured=False)
 
 
 class Ask:
@@ -39,53 +162,61 @@ def at_once() -> Iterator[Ask]:
         yield Ask(pool)
 
 
-AHEAD_BYTES = 128 << 20
-# A mean of small objects says nothing about larger ones behind them, so the number is limited as well.
-_AHEAD_MAX = 128
+AHEAD_BYTES = 64 << 20
+# So many objects of unknown length are read at once.
+_UNKNOWN = 16
 
 
 def get_ahead(
-    get: Callable[[str], bytes], keys: Sequence[str], concurrency: int
+    get: Callable[[str], bytes], keys: Sequence[str], flight: InFlight = STORE
 ) -> Iterator[tuple[str, bytes]]:
-    """Read objects in threads and yield them in the order of `keys`.
-
-    Up to `concurrency` objects are in memory in addition to the current one; up to 128 small objects, if so many of
-    their mean size fit into `AHEAD_BYTES`.
-    """
-    return zip(keys, map_ahead(get, keys, concurrency, len), strict=True)
+    """Read objects in threads and yield them in the order of `keys`; see `map_ahead`."""
+    return zip(keys, map_ahead(get, keys, len, flight), strict=True)
 
 
 def map_ahead[T, R](
-    fn: Callable[[T], R], items: Sequence[T], concurrency: int, size: Callable[[R], int]
+    fn: Callable[[T], R], items: Sequence[T], size: Callable[[R], int], flight: InFlight = STORE
 ) -> Iterator[R]:
-    """As `ordered_map`, with as many small results in memory as fit into `AHEAD_BYTES` by their mean size."""
+    """As `ordered_map`, with at most as many results in memory as fit into `AHEAD_BYTES` by their mean size."""
     sizes = count = 0
 
-    def window() -> int:
-        fitting = AHEAD_BYTES // max(1, sizes // count) if count >= concurrency else 0
-        return max(concurrency, min(_AHEAD_MAX, fitting))
+    def fitting() -> int:
+        return max(2, AHEAD_BYTES * count // max(1, sizes)) if count >= _UNKNOWN else _UNKNOWN
 
-    at_most = max(concurrency, _AHEAD_MAX) if concurrency > 1 else 1
-    for found in _ordered(fn, items, at_most, window):
+    for found in _ordered(fn, items, flight, fitting):
         sizes, count = sizes + size(found), count + 1
         yield found
 
 
 def _ordered[T, R](
-    fn: Callable[[T], R], items: Sequence[T], at_most: int, window: Callable[[], int]
+    fn: Callable[[T], R],
+    items: Sequence[T],
+    flight: InFlight,
+    fitting: Callable[[], int] = lambda: MOST,
+    measured: bool = True,
 ) -> Iterator[R]:
-    if at_most <= 1 or len(items) <= 1:
+    if len(items) <= 1 or (flight.size <= 1 and not measured):
         yield from map(fn, items)
         return
-    with ThreadPoolExecutor(min(at_most, len(items)), thread_name_prefix="dredge-storage") as pool:
-        running: deque[Future[R]] = deque()
+
+    def timed(item: T) -> tuple[R, float]:
+        begun = flight.clock()
+        return fn(item), flight.clock() - begun
+
+    threads = MOST if measured else flight.size
+    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="dredge-storage") as pool:
+        running: deque[Future[tuple[R, float]]] = deque()
+        rounds = _Rounds(flight)
         try:
             for item in items:
-                while len(running) >= window():
-                    yield running.popleft().result()
-                running.append(pool.submit(fn, item))
+                while len(running) >= (most := min(flight.size, fitting())):
+                    found, seconds = running.popleft().result()
+                    yield found
+                    if measured and most == flight.size:
+                        rounds.answered(seconds)
+                running.append(pool.submit(timed, item))
             while running:
-                yield running.popleft().result()
+                yield running.popleft().result()[0]
         finally:
             for future in running:
                 future.cancel()

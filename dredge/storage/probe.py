@@ -32,15 +32,9 @@ def probe_of(task: str) -> str:
 
 
 def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> datetime:
-    """The store's time: the Last-Modified of a small object, written by this call.
-
-    Args:
-        folder: key prefix of the probe, which every call overwrites. It is below `data/` only if the caller says so.
-        probe: its name. A later write by another process is as good an answer.
-
-    Returns:
-        Aware UTC; whole seconds on S3, rounded down.
-    """
+    """The store's time: the Last-Modified of a small object, written by this call. `folder`: key prefix of the probe,
+    which every call overwrites. It is below `data/` only if the caller says so. `probe`: its name. A later write by
+    another process is as good an answer. Returns aware UTC; whole seconds on S3, rounded down."""
     base = folder.strip("/")
     key = f"{base}/{probe}" if base else probe
     writer.put(key, b"The time this object was written is the store's clock. It is not needed otherwise.\n")
@@ -48,11 +42,8 @@ def store_clock(writer: ObjectWriter, folder: str, probe: str = PROBE) -> dateti
 
 
 def demand_conditions(writer: ObjectWriter) -> None:
-    """Refuse a store without conditional writes; `store_clock` must have written its probe there.
-
-    Raises:
-        RefusedError: the store ignored the condition, or has no such request.
-    """
+    """Refuse a store without conditional writes; `store_clock` must have written its probe there. Raises RefusedError:
+    the store ignored the condition, or has no such request."""
     try:
         writer.put_if_absent(PROBE, b"A store that has this instead of the probe knows no conditions.\n")
     except ConflictError:
@@ -77,19 +68,14 @@ _ORDERED = ("-B", "-a-x", "-a/x")
 
 @dataclass(slots=True)
 class Probed:
-    """Results in a folder.
-
-    Attributes:
-        refused: errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`.
-        left: URI of the object, if it could not be deleted; else "".
-        has_bulk: whether the store has bulk deletes; None if its driver has no choice.
-    """
+    """Results in a folder."""
 
     uri: str
+    # errors by right: `WRITE`, `LIST`, `READ`, `CONDITIONS`, `ORDER`, `DELETE`
     refused: dict[str, DredgeError] = field(default_factory=dict)
     now: datetime | None = None
-    left: str = ""
-    has_bulk: bool | None = None
+    left: str = ""  # URI of the object, if it could not be deleted; else ""
+    has_bulk: bool | None = None  # whether the store has bulk deletes; None if its driver has no choice
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:

@@ -140,9 +140,9 @@ class RemoteReader(Named, model.ObjectReader):
         """List in key order; see `ObjectReader.list`."""
         return self._list(prefix, start_after, stop_before)
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""
-        return get_ahead(self.get, keys, concurrency)
+        return get_ahead(self.get, keys)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer at the end of the object."""

@@ -35,16 +35,9 @@ class ObjectCopier(Protocol):
         """Copy one object, and check the copy.
 
         The size and any comparable checksums must be equal. The copy keeps content type, metadata, encryption and
-        storage class if the store has them.
-
-        Args:
-            if_absent: only if the key is free in the target; without conditional writes, a check before the copy.
-
-        Raises:
-            NotFoundError: no source.
-            ConflictError: the target exists; nothing was written.
-            FormatError: the source differs, and nothing was written; or the copy differs from the source.
-        """
+        storage class if the store has them. `if_absent`: only if the key is free in the target; without conditional
+        writes, a check before the copy. Raises NotFoundError: no source; ConflictError: the target exists; nothing was
+        written; FormatError: the source differs, and nothing was written; or the copy differs from the source."""
 
 
 def check_source(
@@ -59,46 +52,31 @@ def check_source(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectVersion:
-    """One version of an object, or a delete marker.
-
-    Attributes:
-        size: bytes; 0 for a marker.
-        etag: None for a marker.
-    """
+    """One version of an object, or a delete marker."""
 
     version_id: str
     is_latest: bool
     is_marker: bool
-    size: int
-    etag: str | None
+    size: int  # bytes; 0 for a marker
+    etag: str | None  # None for a marker
     last_modified: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Days after which lifecycle rules remove versions.
+    """Days after which lifecycle rules remove versions."""
 
-    Attributes:
-        days: after the deletion or replacement of an object; None for never.
-        known: whether the credentials may ask; if not, both numbers are None.
-        current_days: after the write of an object; None for never.
-    """
-
-    days: int | None
-    known: bool = True
-    current_days: int | None = None
+    days: int | None  # after the deletion or replacement of an object; None for never
+    known: bool = True  # whether the credentials may ask; if not, both numbers are None
+    current_days: int | None = None  # after the write of an object; None for never
 
 
 class VersionReader:
     """Reads the versions of a bucket. These methods are those of a store without versions."""
 
     def versioning(self, probe_uri: str = "") -> Versioning:
-        """Whether the bucket keeps versions.
-
-        Args:
-            probe_uri: a writable folder in the same account, for stores that show it only after a write; "" for
-                no write.
-        """
+        """Whether the bucket keeps versions. `probe_uri`: a writable folder in the same account, for stores that show
+        it only after a write; "" for no write."""
         return "off"
 
     def versions(self, key: str) -> list[ObjectVersion]:
@@ -130,14 +108,7 @@ class VersionDeleter(Protocol):
     """Deletes single versions by their ids."""
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions permanently.
-
-        Args:
-            wanted: key and version id of each.
-
-        Returns:
-            One outcome each, in order.
-        """
+        """Delete versions permanently. `wanted`: key and version id of each. Returns one outcome each, in order."""
 
 
 class NamedVersionDeleter:
@@ -191,11 +162,8 @@ class OldVersionDeleter:
     def delete(
         self, wanted: Sequence[tuple[str, ObjectVersion]], may_send: MaySend = always
     ) -> list[DeleteOutcome]:
-        """Delete versions permanently; see `VersionDeleter.delete`.
-
-        Raises:
-            RefusedError: one is a current version; none was deleted.
-        """
+        """Delete versions permanently; see `VersionDeleter.delete`. Raises RefusedError: one is a current version; none
+        was deleted."""
         for key, version in wanted:
             if version.is_latest and not version.is_marker:
                 raise RefusedError(
@@ -212,11 +180,8 @@ class ExactVersionDeleter:
         self._deleter = deleter
 
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
-        """Delete versions permanently; see `VersionDeleter.delete`.
-
-        Raises:
-            RefusedError: one has `NULL_VERSION`; none was deleted.
-        """
+        """Delete versions permanently; see `VersionDeleter.delete`. Raises RefusedError: one has `NULL_VERSION`; none
+        was deleted."""
         for key, version_id in wanted:
             if version_id in ("", NULL_VERSION):
                 raise RefusedError(

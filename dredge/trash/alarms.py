@@ -95,11 +95,7 @@ def named_again(partition: bytes, run_id: str) -> TrashFinding:
 
 
 def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
-    """Restore the rows of `named_after_removal`.
-
-    Raises:
-        NamedAgainError: rows were missing.
-    """
+    """Restore the rows of `named_after_removal`. Raises NamedAgainError: rows were missing."""
     named = named_after_removal(state, look)
     if not named:
         return
@@ -131,11 +127,8 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
 
 
 def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
-    """Verify a crashed run: restore its removals with a reference, and remember the others.
-
-    Raises:
-        NamedAgainError: a removed name is referenced; its rows were restored.
-    """
+    """Verify a crashed run: restore its removals with a reference, and remember the others. Raises NamedAgainError: a
+    removed name is referenced; its rows were restored."""
     run_id = state.open_run()
     if run_id is None:
         return

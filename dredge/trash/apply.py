@@ -146,14 +146,11 @@ Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a finding.
-
-    Args:
-        fate: `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
-            `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows.
-    """
+    """The outcome of a finding."""
 
     finding: TrashFinding
+    # `deleted`: whole; `partly`: some rows had changed and stayed; `changed`: other bytes than planned;
+    # `named`: a record references it now; `busy`: its guards kept changing; `gone`: it had no rows
     fate: Fate
     rows: int
 
@@ -211,34 +208,22 @@ class Applier:
             UnavailableError: the store does not answer, also for one deleted repository. The next run starts with
                 `verify_removed`.
         """
-        failed: UnavailableError | None = None
-        for group in _groups(findings, self._group_rows):
-            try:
+        failed: list[UnavailableError] = []
+        for group in _groups(findings, self._group_rows, self._store.guards_max):
+            if _is_repository(group[0]):
+                failed += self._repositories(group)
+            else:
                 self._group(group)
-            except UnavailableError as error:
-                if group[0].kind != HANDED_OVER or group[0].key is not None:
-                    raise
-                # The design's cleaner goes on with the next deleted repository.
-                text = f"{group[0].name} may not be empty: {error} The next run tries again."
-                failed = failed or UnavailableError(text)
-        with self._store.view() as view:
-            self._check_removed(self._references(view))
+        self._look()
         if failed:
-            raise failed
+            raise failed[0]
         return self.outcomes
 
     def verify_removed(self, standing: Collection[bytes] = ()) -> None:
-        """Check the removals of a crashed run, by its undo log.
-
-        Args:
-            standing: partitions that only lost single keys; records may reference them.
-
-        Raises:
-            NamedAgainError: a record references a removal; it was restored.
-        """
+        """Check the removals of a crashed run, by its undo log. `standing`: partitions that only lost single keys;
+        records may reference them. Raises NamedAgainError: a record references a removal; it was restored."""
         self._removed |= {row.partition for row in self._undo.read()}.difference(standing)
-        with self._store.view() as view:
-            self._check_removed(self._references(view))
+        self._look()
 
     @property
     def removed_partitions(self) -> list[bytes]:
@@ -249,6 +234,21 @@ class Applier:
     def removed_markers(self) -> list[bytes]:
         """Tokens with deleted, or possibly deleted, markers."""
         return sorted(self._markers)
+
+    def _repositories(self, group: Sequence[TrashFinding]) -> list[UnavailableError]:
+        """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after
+        another read of the references. The design's cleaner goes on after one that fails; returns the failures."""
+        error: UnavailableError | None = None
+        try:
+            self._group(group)
+        except UnavailableError as found:
+            error = found
+        if len(group) == 1:
+            text = f"{group[0].name} may not be empty: {error} The next run tries again."
+            return [UnavailableError(text)] if error else []
+        done = {outcome.finding.partition for outcome in self.outcomes}
+        left = [finding for finding in group if finding.partition not in done]
+        return [failure for finding in left for failure in self._repositories([finding])]
 
     def _group(self, group: Sequence[TrashFinding]) -> None:
         with self._store.view() as view:
@@ -310,6 +310,8 @@ class Applier:
             gone, busy, left = sum(mine), False, rows[len(mine) :]
             if gone:
                 self._note_removed(finding)
+            elif left and _is_repository(finding) and len(doomed) > 1:
+                continue  # without an outcome: `_repositories` reads the references again and tries this one alone
             if left:
                 more, busy = self._delete_rows(finding, left, references)
                 gone += more
@@ -333,9 +335,7 @@ class Applier:
             if row_digest(entry.key, entry.value) in seen
         )
         for chunk in batched(rows, self._group_rows):
-            with self._store.view() as now:
-                references = self._references(now)
-            self._check_removed(references)
+            references = self._look()
             if named_now(finding, references):
                 break
             self._undo.write(chunk)
@@ -368,9 +368,7 @@ class Applier:
                 self._note_removed(finding)
             if not failed:
                 return gone, False
-            with self._store.view() as view:
-                references = self._references(view)
-            self._check_removed(references)
+            references = self._look()
             if named_now(finding, references):
                 break
         return gone, True
@@ -380,6 +378,13 @@ class Applier:
             self._removed.add(finding.partition)
         elif finding.partition == MARKERS:
             self._markers.add(finding.key)
+
+    def _look(self) -> References:
+        """Read all references now, and restore what was removed and is named again."""
+        with self._store.view() as view:
+            references = self._references(view)
+        self._check_removed(references)
+        return references
 
     def _references(self, view: RowView) -> References:
         return read_references(view, self._unrecorded)
@@ -403,17 +408,23 @@ class Applier:
         log.info("trash: %s (%s): %s, %d rows", finding.name, finding.kind, fate, rows)
 
 
-def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
-    # Partitions first, then keys, markers last; small findings share a read of the references, except deleted
-    # repositories, which fail one by one.
-    def place(finding: TrashFinding) -> tuple[bool, bool, bytes]:
-        alone = finding.key is None and finding.kind == HANDED_OVER
-        return finding.key is not None, finding.partition == MARKERS, finding.partition if alone else b""
+def _is_repository(finding: TrashFinding) -> bool:
+    """Whether a finding is the partition of a repository that was handed over."""
+    return finding.key is None and finding.kind == HANDED_OVER
+
+
+def _groups(findings: Iterable[TrashFinding], most: int, guards_max: int) -> Iterator[list[TrashFinding]]:
+    # Partitions first, then keys, markers last; small findings share a read of the references. A group of deleted
+    # repositories, each with one guard, is one deletion: what it removed is compared with the references before more
+    # go.
+    def place(finding: TrashFinding) -> tuple[bool, bool, bool]:
+        return finding.key is not None, finding.partition == MARKERS, _is_repository(finding)
 
     group: list[TrashFinding] = []
     rows = 0
     for finding in sorted(findings, key=lambda f: (*place(f), f.partition, f.key or b"")):
-        if group and (rows + finding.rows > most or place(finding) != place(group[0])):
+        is_full = rows + finding.rows > most or (_is_repository(finding) and len(group) == guards_max)
+        if group and (is_full or place(finding) != place(group[0])):
             yield group
             group, rows = [], 0
         group.append(finding)

@@ -47,28 +47,20 @@ _SMALL_STORE = 100
 
 @dataclass(frozen=True, slots=True)
 class TrashFinding:
-    """A partition or key without proof of life.
-
-    Args:
-        key: None for the whole partition.
-        kind: a key of `KINDS`, or a kind that is never removed.
-        digest: of the contents, hex; "" if it is never deleted.
-        since: time in its id or record (aware UTC); None if there is none.
-        code: reason of the wait, other than age.
-    """
+    """A partition or key without proof of life."""
 
     partition: bytes
-    key: bytes | None
-    kind: str
+    key: bytes | None  # None for the whole partition
+    kind: str  # a key of `KINDS`, or a kind that is never removed
     verdict: Verdict
     why: str
     rows: int = 0
     size_bytes: int = 0
-    digest: str = ""
-    since: datetime | None = None
+    digest: str = ""  # of the contents, hex; "" if it is never deleted
+    since: datetime | None = None  # time in its id or record (aware UTC); None if there is none
     first_seen: datetime | None = None
     waits_until: datetime | None = None
-    code: str = ""
+    code: str = ""  # reason of the wait, other than age
 
     @property
     def name(self) -> str:
@@ -83,15 +75,12 @@ class TrashFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashLimits:
-    """Maximum of one run; a plan beyond one of these is refused whole.
-
-    Args:
-        partition_percent: of all partitions of the store; stores with less than 100 partitions are exempt.
-    """
+    """Maximum of one run; a plan beyond one of these is refused whole."""
 
     partitions: int = 10_000
     rows: int = 1_000_000
     size_bytes: int = 10 << 30
+    # of all partitions of the store; stores with less than 100 partitions are exempt
     partition_percent: float = 50.0
 
     def __post_init__(self) -> None:
@@ -102,19 +91,14 @@ class TrashLimits:
 
 @dataclass(frozen=True, slots=True)
 class TrashPlan:
-    """Trash for removal.
-
-    Args:
-        findings: trash of the requested kinds, in order of partition and key.
-        attempt: number of the try; 0 without a state folder.
-    """
+    """Trash for removal."""
 
     run_id: str
     location: str
     made: datetime
-    findings: tuple[TrashFinding, ...]
+    findings: tuple[TrashFinding, ...]  # trash of the requested kinds, in order of partition and key
     partitions: int
-    attempt: int = 0
+    attempt: int = 0  # number of the try; 0 without a state folder
 
     @property
     def rows(self) -> int:
@@ -199,35 +183,30 @@ INSTANCE_MARGIN = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashMargins:
-    """Margins of time. The defaults are those of the measured rules; shorter margins lose data under load.
+    """Margins of time. The defaults are those of the measured rules; shorter margins lose data under load."""
 
-    Args:
-        grace: wait of unreferenced bytes for another run. Tokens and their rows have no usable time, so only the wait
-            separates an orphan from a reset that will reference its token later.
-        id_age: minimum age of the time in the id of a partition or record. lakeFS writes the commit and branch of a new
-            repository before its record, and does not check them again.
-        expiry: age of imports, tasks and heartbeats since their last update. A running server removes them after 24
-            hours.
-        ownership_expiry: time since the expiry of a branch ownership hint.
-        multipart_report: age of an open multipart upload in reports. It is never trash: only the object store knows
-            whether the upload is open.
-        unnamed: wait of a token that an earlier look saw referenced, and that has neither a reference nor a place in
-            the drop queue now: its branch record may be lost with a part of the database.
-        instance_margin: an action run belongs to an earlier life of a repository name if it began this long before the
-            creation of the repository.
-        clock_skew: maximum difference between this machine's clock and the store's.
-        unsafe_short_grace: allow margins below 24 hours.
-    """
-
+    # wait of unreferenced bytes for another run. Tokens and their rows have no usable time, so only the wait
+    # separates an orphan from a reset that will reference its token later.
     grace: timedelta = SAFE_GRACE
+    # minimum age of the time in the id of a partition or record. lakeFS writes the commit and branch of a new
+    # repository before its record, and does not check them again.
     id_age: timedelta = SAFE_GRACE
+    # age of imports, tasks and heartbeats since their last update. A running server removes them after 24
+    # hours.
     expiry: timedelta = timedelta(hours=48)
-    ownership_expiry: timedelta = SAFE_GRACE
+    ownership_expiry: timedelta = SAFE_GRACE  # time since the expiry of a branch ownership hint
+    # age of an open multipart upload in reports. It is never trash: only the object store knows whether the
+    # upload is open.
     multipart_report: timedelta = timedelta(days=7)
+    # wait of a token that an earlier look saw referenced, and that has neither a reference nor a place in the
+    # drop queue now: its branch record may be lost with a part of the database
     unnamed: timedelta = UNNAMED
+    # an action run belongs to an earlier life of a repository name if it began this long before the creation
+    # of the repository
     instance_margin: timedelta = INSTANCE_MARGIN
+    # maximum difference between this machine's clock and the store's
     clock_skew: timedelta = timedelta(minutes=5)
-    unsafe_short_grace: bool = False
+    unsafe_short_grace: bool = False  # allow margins below 24 hours
 
     def __post_init__(self) -> None:
         margins = (self.grace, self.id_age, self.expiry, self.ownership_expiry)

@@ -49,16 +49,11 @@ _STATES: Mapping[int, State] = {
 
 @dataclass(frozen=True, slots=True)
 class RepositoryRecord:
-    """A repository's record.
-
-    Args:
-        uid: xid of this life of the name.
-        state: initial: its creation has not ended (the design's step 2).
-    """
+    """A repository's record."""
 
     name: str
-    uid: str
-    state: State
+    uid: str  # xid of this life of the name
+    state: State  # initial: its creation has not ended (the design's step 2)
     created: datetime
     value: bytes = field(repr=False)
 
@@ -70,15 +65,11 @@ class RepositoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class BranchRecord:
-    """A branch's record.
-
-    Args:
-        tokens: staging partitions, current first, then all sealed tokens.
-    """
+    """A branch's record."""
 
     name: str
     commit: str
-    tokens: tuple[bytes, ...]
+    tokens: tuple[bytes, ...]  # staging partitions, current first, then all sealed tokens
     value: bytes = field(repr=False)
 
 
@@ -113,11 +104,8 @@ class References:
 
 
 def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:
-    """Read repository records, then branch records.
-
-    Args:
-        others: partitions with the shape of a repository and without a record; their branches are read too.
-    """
+    """Read repository records, then branch records. `others`: partitions with the shape of a repository and without a
+    record; their branches are read too."""
     repositories = {record.name: record for record in _repositories(view)}
     partitions = {record.partition for record in repositories.values()} | set(others)
     branches = {partition: _branches(view, partition) for partition in sorted(partitions)}
@@ -159,15 +147,11 @@ def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Summary of rows.
-
-    Args:
-        digest: SHA-256 over all keys and values in order, hex.
-    """
+    """Summary of rows."""
 
     rows: int
     size_bytes: int
-    digest: str
+    digest: str  # SHA-256 over all keys and values in order, hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,55 +165,40 @@ class CommitLook:
 
 @dataclass(frozen=True, slots=True)
 class InstanceLook:
-    """A repository's partition.
-
-    Args:
-        commits: by id; empty for an active repository, which may have millions.
-        dangling: commits of an active repository that no branch or tag reaches.
-        others: all keys but branches, commits and tags, with their values.
-        names: every key with the size of its row, in order; empty for an active repository.
-    """
+    """A repository's partition."""
 
     contents: Contents
+    # by id; empty for an active repository, which may have millions
     commits: Mapping[str, CommitLook] = field(repr=False)
-    dangling: tuple[str, ...]
+    dangling: tuple[str, ...]  # commits of an active repository that no branch or tag reaches
     tags: Mapping[str, str] = field(repr=False)
+    # all keys but branches, commits and tags, with their values
     others: Mapping[bytes, bytes] = field(repr=False)
+    # every key with the size of its row, in order; empty for an active repository
     names: Mapping[bytes, int] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The state of a store at one time.
-
-    Args:
-        instances: every partition with the shape or the record of a repository.
-        staging: every partition with the shape of a token, or referenced as a token; the contents are None if only
-            active branches reference it.
-        small: rows of the partitions classified key by key.
-        unknown: unreferenced partitions of unknown shape.
-        unsure: partitions referenced at the start of the look, and not at its end.
-        heads: commits of branches with a record, by the partition of an active repository.
-        lost_commits: the noted commits without a record now, by partition.
-    """
+    """The state of a store at one time."""
 
     references: References
     partitions: frozenset[bytes]
-    instances: Mapping[bytes, InstanceLook]
+    instances: Mapping[bytes, InstanceLook]  # every partition with the shape or the record of a repository
+    # every partition with the shape of a token, or referenced as a token; the contents are None if only
+    # active branches reference it
     staging: Mapping[bytes, Contents | None]
-    small: Mapping[bytes, Mapping[bytes, bytes]]
-    unknown: tuple[bytes, ...]
-    unsure: frozenset[bytes]
+    small: Mapping[bytes, Mapping[bytes, bytes]]  # rows of the partitions classified key by key
+    unknown: tuple[bytes, ...]  # unreferenced partitions of unknown shape
+    unsure: frozenset[bytes]  # partitions referenced at the start of the look, and not at its end
+    # commits of branches with a record, by the partition of an active repository
     heads: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
+    # the noted commits without a record now, by partition
     lost_commits: Mapping[bytes, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
-    """Read a store.
-
-    Args:
-        noted: commits to look up, by the partition of their repository.
-    """
+    """Read a store. `noted`: commits to look up, by the partition of their repository."""
     with reader.view() as view:
         return look_through(view, noted)
 

@@ -29,16 +29,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """References of earlier looks.
+    """References of earlier looks."""
 
-    Attributes:
-        heads: branch heads of the last look, by the partition of their repository.
-        named: digests of the tokens referenced then.
-        missed: digests of tokens referenced earlier, each with the time of the first look without the reference.
-    """
-
+    # branch heads of the last look, by the partition of their repository
     heads: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
-    named: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()  # digests of the tokens referenced then
+    # digests of tokens referenced earlier, each with the time of the first look without the reference
     missed: Mapping[str, datetime] = field(default_factory=dict)
 
     def missed_since(self, token: bytes) -> datetime | None:
@@ -116,12 +112,8 @@ class Classifier:
         young: str = "",
         held: str = "",
     ) -> TrashFinding:
-        """A finding without references, for a wait and then removal.
-
-        Args:
-            young: why it is too young by that time; "" if it is not.
-            held: why it cannot be proved unreferenced; "" if it can.
-        """
+        """A finding without references, for a wait and then removal. `young`: why it is too young by that time; "" if
+        it is not. `held`: why it cannot be proved unreferenced; "" if it can."""
         return TrashFinding(
             partition,
             key,

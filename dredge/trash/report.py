@@ -22,14 +22,10 @@ _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 @dataclass(frozen=True, slots=True)
 class ScanReport:
-    """The result of a look.
-
-    Args:
-        findings: all rows that are not plainly live.
-    """
+    """The result of a look."""
 
     plan: TrashPlan
-    findings: tuple[TrashFinding, ...]
+    findings: tuple[TrashFinding, ...]  # all rows that are not plainly live
     repositories: int
     notes: tuple[str, ...] = ()
 
@@ -75,16 +71,13 @@ class ScanReport:
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """The result of a clean.
-
-    Args:
-        status: `dry_run`; `done`; `partial`: a part of the plan stayed, the outcomes have the reasons; `stopped`: a
-            record references a removal, which was restored; `failed`: the store did not answer.
-        outcomes: one for each finding of the plan that was trash in the second look too.
-    """
+    """The result of a clean."""
 
     scan: ScanReport
+    # `dry_run`; `done`; `partial`: a part of the plan stayed, the outcomes have the reasons; `stopped`: a
+    # record references a removal, which was restored; `failed`: the store did not answer
     status: Literal["dry_run", "done", "partial", "stopped", "failed"]
+    # one for each finding of the plan that was trash in the second look too
     outcomes: tuple[Outcome, ...] = ()
     message: str = ""
 

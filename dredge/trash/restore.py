@@ -89,14 +89,10 @@ def unqueue(
 ) -> list[dict[str, Any]]:
     """Remove the queue markers of live tokens (referenced by a branch of an active repository).
 
-    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports
-    an error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is
-    always safe. A person starts it, because the marker is the trace of a failure in the server.
-
-    Returns:
-        One entry per marker: `token`, `branches` with a reference, and `fate` (`would remove`, `removed`,
-            `changed`).
-    """
+    The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports an
+    error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
+    safe. A person starts it, because the marker is the trace of a failure in the server. Returns one entry per marker:
+    `token`, `branches` with a reference, and `fate` (`would remove`, `removed`, `changed`)."""
     run_id = new_descending_xid(clock())
     with state.held(f"unqueue {run_id}") as held:
         held.claim(store)

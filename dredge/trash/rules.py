@@ -31,11 +31,7 @@ type _Rule = Callable[[Classifier, bytes, bytes, bytes], TrashFinding | None]
 def classify(
     look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None
 ) -> tuple[TrashFinding, ...]:
-    """Classify all rows of a store.
-
-    Returns:
-        All rows that are not plainly live, in order of partition and key.
-    """
+    """Classify all rows of a store. Returns all rows that are not plainly live, in order of partition and key."""
     classifier = Classifier(look, now, margins, noted)
     findings = [*partitions(classifier), *keys(classifier)]
     return tuple(sorted(findings, key=lambda finding: (finding.partition, finding.key or b"")))

@@ -86,15 +86,9 @@ class TrashState:
 
     @contextmanager
     def held(self, holder: str) -> Iterator[TrashState]:
-        """Take the lease, and yield the folder with the right to write.
-
-        Args:
-            holder: the same for every try of a task, so that a later try fences the earlier off without waiting for its
-                lease to expire.
-
-        Raises:
-            LeaseHeldError: another run holds the lease.
-        """
+        """Take the lease, and yield the folder with the right to write. `holder`: the same for every try of a task, so
+        that a later try fences the earlier off without waiting for its lease to expire. Raises LeaseHeldError: another
+        run holds the lease."""
         lease = Lease(self.writer, _LEASE, self.now)
         grant = lease.acquire(holder)
         with lease.given_back(grant), lease.kept(grant):
@@ -119,11 +113,8 @@ class TrashState:
         """Check that the folder belongs to this store; the first use of a folder decides.
 
         The rows of one store prove nothing about a copy of it, which may be older. A restore of the database changes
-        the store's id; then the times of tokens begin again, like all waits.
-
-        Returns:
-            The change, for the report; "" without a change.
-        """
+        the store's id; then the times of tokens begin again, like all waits. Returns the change, for the report; ""
+        without a change."""
         identity, own = _identity(store), store.own_id()
         known = self._read(STORE)
         if known is None:

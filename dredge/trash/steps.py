@@ -56,13 +56,9 @@ def scan(
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Read a store, and start the wait of its unreferenced rows, without removals.
-
-    Args:
-        state: the state folder with the pending list; None for a single look, in which everything waits.
-        holder: name of the task, the same for all its tries, so that a later try fences the earlier off. None is a
-            unique name.
-    """
+    """Read a store, and start the wait of its unreferenced rows, without removals. `state`: the state folder with the
+    pending list; None for a single look, in which everything waits. `holder`: name of the task, the same for all its
+    tries, so that a later try fences the earlier off. None is a unique name."""
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
     with state.held(holder or f"scan {run_id}") if state else nullcontext() as held:

@@ -45,10 +45,7 @@ def advance_waiting(
     margins: TrashMargins,
 ) -> tuple[TrashFinding, ...]:
     """Advance the list by the findings of a look, and return them; trash in its wait gets the verdict `wait`.
-
-    Args:
-        margins: of the wait; with a grace of 0 nothing waits.
-    """
+    `margins`: of the wait; with a grace of 0 nothing waits."""
     turn = Turn(
         run_id=run_id,
         marked_at=marked_at,

@@ -21,8 +21,7 @@ from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
-from dredge.runs.payload import from_file, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_file, to_json
 from dredge.runs.tries import change_file
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
@@ -55,23 +54,16 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Live objects deleted by a run.
+    """Live objects deleted by a run."""
 
-    Attributes:
-        alarm_id: run and try of the check.
-        run_id: the run of the check.
-        deleted_by: number of objects by the run with the deletion.
-        acknowledged: None while it is open.
-    """
-
-    alarm_id: str
-    run_id: str
+    alarm_id: str  # run and try of the check
+    run_id: str  # the run of the check
     at: datetime
-    deleted_by: Mapping[str, int]
+    deleted_by: Mapping[str, int]  # number of objects by the run with the deletion
     outcomes: Mapping[str, int]
     examples: Sequence[str]
     rows: PartInfo
-    acknowledged: Acknowledged | None = None
+    acknowledged: Acknowledged | None = None  # None while it is open
 
     @property
     def objects(self) -> int:
@@ -108,11 +100,8 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
 
 
 def read_alarms(state: ObjectReader) -> list[Alarm]:
-    """Read every alarm of a repository, newest first, including acknowledged alarms.
-
-    Raises:
-        FormatError: an unreadable alarm, so it counts as open.
-    """
+    """Read every alarm of a repository, newest first, including acknowledged alarms. Raises FormatError: an unreadable
+    alarm, so it counts as open."""
 
     def read(key: str) -> Alarm:
         try:

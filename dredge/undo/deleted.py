@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import ObjectWriter
 from dredge.undo.ways import OFF, WORDS, RestoreConfig
 
@@ -24,34 +24,26 @@ _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 @dataclass(frozen=True, slots=True)
 class SweptRun:
-    """A run with deletions.
+    """A run with deletions."""
 
-    Attributes:
-        way: undo way of its plan.
-        below: folders of the repository with its deletions, each with its slash.
-    """
-
-    way: str
+    way: str  # undo way of its plan
     folder: RunFolder
     candidates: list[PartInfo]
-    below: tuple[str, ...]
+    below: tuple[str, ...]  # folders of the repository with its deletions, each with its slash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A repository with collections.
-
-    Attributes:
-        open_run: opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
-            of another repository, and FormatError for damaged files.
-        check: called with the id of a run right before it purges; raises RefusedError to stop it.
-    """
+    """A repository with collections."""
 
     repository: str
     uri: str
     state: ObjectWriter
     runs_uri: str
+    # opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
+    # of another repository, and FormatError for damaged files
     open_run: Callable[[str], SweptRun]
+    # called with the id of a run right before it purges; raises RefusedError to stop it
     check: Callable[[str], None] = lambda _run_id: None
 
     def run_uri_of(self, run: str) -> str:
@@ -60,16 +52,10 @@ class Collected:
 
 
 def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Table:
-    """The candidates of a part, without those known to have stayed.
-
-    Returns:
-        Rows with `address`, `size`, `etag` (null for an unlisted object), `hash`, `reason`; `outcome` (null without a
-        ledger row), `version_id` (of the delete marker; null without one) and `done_by` (end of the deletion by the
-        store's clock; null without a ledger row).
-
-    Raises:
-        FormatError: an address outside the folders.
-    """
+    """The candidates of a part, without those known to have stayed. Returns rows with `address`, `size`, `etag` (null
+    for an unlisted object), `hash`, `reason`; `outcome` (null without a ledger row), `version_id` (of the delete
+    marker; null without one) and `done_by` (end of the deletion by the store's clock; null without a ledger row).
+    Raises FormatError: an address outside the folders."""
     rows = folder.read_part(part, _COLUMNS)
     if any(not address.startswith(tuple(below)) for address in rows["address"].to_pylist()):
         raise FormatError(

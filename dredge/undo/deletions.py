@@ -33,9 +33,8 @@ from dredge.errors import (
 )
 from dredge.runs.folder import read_json
 from dredge.runs.parts import check_digest
-from dredge.runs.payload import from_json, from_versioned, to_json
+from dredge.runs.payload import PartInfo, from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
-from dredge.runs.summary import PartInfo
 from dredge.runs.tries import change_file, read_tagged, replace_again, replace_tagged
 from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter
@@ -50,21 +49,15 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """The candidates of a deleting run.
-
-    Attributes:
-        at: before the first deletion, by the store's clock.
-        hashes: file of the sorted hashes of the addresses.
-        purged_at: time of a complete purge, by the store's clock; None before.
-        expire_days: days until the bucket itself removes old versions; None without such a rule.
-    """
+    """The candidates of a deleting run."""
 
     run_id: str
     run_uri: str
-    at: datetime
+    at: datetime  # before the first deletion, by the store's clock
     way: str
-    hashes: PartInfo
-    purged_at: datetime | None = None
+    hashes: PartInfo  # file of the sorted hashes of the addresses
+    purged_at: datetime | None = None  # time of a complete purge, by the store's clock; None before
+    # days until the bucket itself removes old versions; None without such a rule
     expire_days: int | None = None
     format: int = FORMAT
 
@@ -82,14 +75,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The records of a repository.
-
-    Attributes:
-        unread: the error by run, for unreadable records.
-    """
+    """The records of a repository."""
 
     found: list[Deletion]
-    unread: dict[str, str]
+    unread: dict[str, str]  # the error by run, for unreadable records
 
 
 class DeletingPlan(RunPlan, Protocol):
@@ -105,11 +94,8 @@ class DeletingPlan(RunPlan, Protocol):
 
 
 def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
-    """Write the record of a sweep before its first deletion; a sweep without candidates has no record.
-
-    Raises:
-        FormatError: the record of an earlier sweep of this run is unreadable.
-    """
+    """Write the record of a sweep before its first deletion; a sweep without candidates has no record. Raises
+    FormatError: the record of an earlier sweep of this run is unreadable."""
     if not len(hashes):
         return
     plan, key = run.plan, _key(run.plan.run_id)
@@ -188,11 +174,8 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
 
 def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
-    """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None.
-
-    Args:
-        run_id: the run; its record from an interrupted sweep does not count as an earlier run.
-    """
+    """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None. `run_id`:
+    the run; its record from an interrupted sweep does not count as an earlier run."""
     if way != OFF:
         return None
     # Runs with undo do not count, as they are no evidence for runs without; nor do unreadable records.
@@ -234,19 +217,14 @@ _KEY = f"{CHECKED}.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A finished check.
+    """A finished check."""
 
-    Attributes:
-        run_id: the run of the check; "" without a check.
-        live: hashes of deleted addresses live at the check, sorted and distinct.
-        etag: of the record; None without a record.
-        problem: the reason for an unusable record, so that all deletions are compared again; "" for a usable record.
-    """
-
-    run_id: str = ""
+    run_id: str = ""  # the run of the check; "" without a check
     sweeps: frozenset[str] = frozenset()
+    # hashes of deleted addresses live at the check, sorted and distinct
     live: Hashes = field(default_factory=lambda: NONE)
-    etag: str | None = None
+    etag: str | None = None  # of the record; None without a record
+    # the reason for an unusable record, so that all deletions are compared again; "" for a usable record
     problem: str = ""
 
 
@@ -270,10 +248,7 @@ def read_checked(state: ObjectReader) -> Checked:
 
 def named_by_check(state: ObjectReader) -> set[str]:
     """Keys of the files of the last finished check, relative to the folder of lease and index; empty without a check.
-
-    Raises:
-        FormatError: a damaged record, so its files are unknown.
-    """
+    Raises FormatError: a damaged record, so its files are unknown."""
     tagged = read_tagged(state, _KEY)
     if tagged is None:
         return set()
@@ -292,11 +267,7 @@ def write_checked(
     sweeps: Collection[str],
     live: Hashes,
 ) -> None:
-    """Record a finished check.
-
-    Raises:
-        OvertakenError: another run has recorded a check meanwhile.
-    """
+    """Record a finished check. Raises OvertakenError: another run has recorded a check meanwhile."""
     name, data = f"{CHECKED}/{label}.u64", to_bytes(live)
     state.put(name, data)
     part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.storage import (
     NOT_SENT,
     DeleteOutcome,
@@ -59,18 +59,13 @@ class PurgeOutput(StepOutput):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A leftover of a deletion, and its selection.
-
-    Attributes:
-        outcome: `WOULD_GO`, or the reason to keep it.
-        marker: to purge after the version; None with other versions below it.
-    """
+    """A leftover of a deletion, and its selection."""
 
     row: Mapping[str, Any]
-    outcome: str
+    outcome: str  # `WOULD_GO`, or the reason to keep it
     way: str
     version: ObjectVersion | None = None
-    marker: ObjectVersion | None = None
+    marker: ObjectVersion | None = None  # to purge after the version; None with other versions below it
     message: str = ""
 
     @property
@@ -163,11 +158,8 @@ def _is_marker_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
 def delete_leftovers(
     namespace: str, run_uri: str, chosen: Sequence[Leftover], may_send: MaySend
 ) -> list[Leftover]:
-    """Delete the leftovers with outcome `WOULD_GO`, and return all of them with their outcomes.
-
-    Args:
-        chosen: from `Choosing`.
-    """
+    """Delete the leftovers with outcome `WOULD_GO`, and return all of them with their outcomes. `chosen`: from
+    `Choosing`."""
     found = list(chosen)
     copies = [i for i, item in enumerate(found) if item.outcome == WOULD_GO and item.way == QUARANTINE]
     if copies:

@@ -47,25 +47,18 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """Objects held until an end.
+    """Objects held until an end."""
 
-    Attributes:
-        pin_id: its id, the id of the restore.
-        until: its end, by the store's clock.
-        slices: of the objects, and possibly more.
-        finished_at: end of the restore, by the store's clock; None when unknown.
-    """
-
-    pin_id: str
+    pin_id: str  # its id, the id of the restore
     run_id: str
     reason: str
     created_at: datetime
-    until: datetime
+    until: datetime  # its end, by the store's clock
     objects: int
     size_bytes: int
     sets: tuple[LocatedSet, ...]
-    slices: Coverage
-    finished_at: datetime | None = None
+    slices: Coverage  # of the objects, and possibly more
+    finished_at: datetime | None = None  # end of the restore, by the store's clock; None when unknown
 
     @property
     def text(self) -> str:
@@ -92,11 +85,8 @@ def write_pin(state: ObjectWriter, pin: Pin) -> None:
 
 
 def read_pins(state: ObjectReader) -> list[Pin]:
-    """Read every pin of a repository, including ended pins.
-
-    Raises:
-        FormatError: an unreadable pin, so its objects are unknown.
-    """
+    """Read every pin of a repository, including ended pins. Raises FormatError: an unreadable pin, so its objects are
+    unknown."""
     found = ordered_map(lambda name: _read(state, name), _records(state), _AT_ONCE)
     return [pin for pin in found if pin is not None]
 
@@ -154,14 +144,8 @@ def narrow_pin(
     size_bytes: int,
     now: datetime,
 ) -> Pin | None:
-    """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
-
-    Args:
-        now: the store's time, asked after the last answer of the store.
-
-    Returns:
-        The new pin; None without a pin.
-    """
+    """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends. `now`: the
+    store's time, asked after the last answer of the store. Returns the new pin; None without a pin."""
 
     def narrow(pin: Pin) -> Pin:
         found = replace(pin, sets=sets, objects=objects, size_bytes=size_bytes, finished_at=now)
@@ -209,26 +193,19 @@ _FOLDERS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder with folders of runs.
-
-    Attributes:
-        kept: ids of needed runs of any age.
-        is_ours: whether the folder of an id belongs to the repository; takes a reader on the place.
-    """
+    """A folder with folders of runs."""
 
     name: str
-    kept: Set[str]
+    kept: Set[str]  # ids of needed runs of any age
+    # whether the folder of an id belongs to the repository; takes a reader on the place
     is_ours: Callable[[ObjectReader, str], bool]
 
 
 @dataclass(slots=True)
 class OldFolders:
-    """Removable folders.
+    """Removable folders."""
 
-    Attributes:
-        folders: files by folder, relative to the folder of own files; the plan last.
-    """
-
+    # files by folder, relative to the folder of own files; the plan last
     folders: dict[str, list[str]] = field(default_factory=dict)
     size_bytes: int = 0
     left: int = 0

@@ -19,9 +19,8 @@ from dredge.runs import ledger
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, run_ids
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepSummary, to_json
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
@@ -77,15 +76,9 @@ def purge(
     clock: Clock = utc_now,
     find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
 ) -> StepSummary:
-    """Purge the leftovers of runs.
-
-    Args:
-        holder: of the lease; None is this purge alone.
-        find_live: returns hashes of live objects to keep; None without any.
-
-    Raises:
-        UnavailableError: some leftovers could not be deleted; the others were.
-    """
+    """Purge the leftovers of runs. `holder`: of the lease; None is this purge alone. `find_live`: returns hashes of
+    live objects to keep; None without any. Raises UnavailableError: some leftovers could not be deleted; the others
+    were."""
     with side_run(
         collected.repository,
         collected.uri,
@@ -115,11 +108,8 @@ def purge_runs(
     runs: Sequence[SweptRun],
     live: LiveSet,
 ) -> None:
-    """Purge the leftovers of the given runs; the body of a step.
-
-    Args:
-        live: hashes of objects to keep, live or possibly live.
-    """
+    """Purge the leftovers of the given runs; the body of a step. `live`: hashes of objects to keep, live or possibly
+    live."""
     cutoff = _cutoff(run, config)
     parts = [
         SweptPart(run_uri=swept.folder.uri, way=swept.way, below=list(swept.below), part=part)

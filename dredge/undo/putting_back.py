@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError
-from dredge.runs.summary import PartInfo, StepOutput
+from dredge.runs.payload import PartInfo, StepOutput
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import (
@@ -33,6 +33,7 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.parallel import ordered_map
+from dredge.undo import alarms
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, write_pin
 from dredge.undo.ways import KEEP_DAYS, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
@@ -70,16 +71,11 @@ _MARKERS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The outcome of an object.
-
-    Attributes:
-        way: "versions" or "quarantine"; "" for neither.
-        message: of the store, or the description of another object under the key.
-    """
+    """The outcome of an object."""
 
     outcome: str
-    way: str = ""
-    message: str = ""
+    way: str = ""  # "versions" or "quarantine"; "" for neither
+    message: str = ""  # of the store, or the description of another object under the key
 
 
 class PuttingBack:
@@ -191,11 +187,8 @@ def bring_back(
     now: Callable[[], datetime],
     options: StorageOptions | None = None,
 ) -> list[Restored]:
-    """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease.
-
-    Returns:
-        The outcome of each row, in their order.
-    """
+    """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease. Returns the outcome of
+    each row, in their order."""
     at = now()
     pin_id = new_descending_xid(at)
     folder = pin_folder(state.uri, pin_id, options)
@@ -229,8 +222,13 @@ def bring_back(
     return found
 
 
-def outcomes_of(rows: Sequence[Restored]) -> tuple[pa.Array, pa.Array]:
-    """Outcomes and messages as columns."""
-    return pa.array([item.outcome for item in rows], pa.string()), pa.array(
-        [item.message for item in rows], pa.string()
-    )
+def alarm_rows(run_id: str, rows: pa.Table, became: Sequence[Restored]) -> pa.Table:
+    """Rows of an alarm: live objects deleted by a run, with the outcome of each."""
+    columns = {
+        "address": rows["address"],
+        "hash": rows["hash"].cast(pa.uint64()),
+        "deleted_by": [run_id] * rows.num_rows,
+        "outcome": [item.outcome for item in became],
+        "message": [item.message for item in became],
+    }
+    return pa.table(columns, schema=alarms.SCHEMA)

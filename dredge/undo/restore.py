@@ -21,9 +21,8 @@ from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
 from dredge.runs.clock import Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.payload import to_json
-from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.payload import PartInfo, StepSummary, to_json
+from dredge.runs.run import StepRecord, read_stored_plan
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
@@ -43,7 +42,7 @@ from dredge.undo.putting_back import (
     Restored,
     RestoreOutput,
 )
-from dredge.undo.side_run import PLAN, SideRun, Tally, note_outcomes, shares_of, side_run, work_through
+from dredge.undo.side_run import SideRun, Tally, note_outcomes, shares_of, side_run, work_through
 from dredge.undo.ways import RestoreConfig
 
 log = logging.getLogger("dredge")
@@ -75,14 +74,10 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Restore deletions of a run.
-
-    Raises:
-        NotFoundError: no object is restorable any more.
-        UnavailableError: some objects were not restored; the others were.
-    """
+    """Restore deletions of a run. Raises NotFoundError: no object is restorable any more; UnavailableError: some
+    objects were not restored; the others were."""
     uri = collected.run_uri_of(config.run)
-    _demand_run(uri, options)
+    read_stored_plan(uri, bool, options)  # a restore creates no folder elsewhere
     with side_run(
         collected.repository,
         collected.uri,
@@ -96,14 +91,6 @@ def restore(
     ) as run:
         swept = collected.open_run(uri)  # no other run changes under the lease
         return run.step(RestoreOutput, lambda record: _restore(run, runner, record, config, swept))
-
-
-def _demand_run(uri: str, options: StorageOptions | None) -> None:
-    """Check for a run, so that a restore creates no folder elsewhere."""
-    try:
-        open_writer(uri, options).stat(PLAN)
-    except NotFoundError:
-        raise ConfigError(f"{uri} holds no {PLAN}: it is not the folder of a run") from None
 
 
 def _restore(
@@ -208,16 +195,12 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The selected deletions of a run; a payload.
-
-    Attributes:
-        is_address: whether the prefix is a complete address.
-    """
+    """The selected deletions of a run; a payload."""
 
     run_uri: str
     below: list[str]
     prefix: str
-    is_address: bool
+    is_address: bool  # whether the prefix is a complete address
     reason: str
     pin_uri: str
 

@@ -19,9 +19,8 @@ from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, Clock, check_clocks, utc_n
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepOutput, to_json
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.summary import PartInfo, StepOutput
 from dredge.runs.tasks import PartitionFunction, TaskRunner, round_robin
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_descending_xid
@@ -38,16 +37,12 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePlan:
-    """The plan of such a run.
-
-    Attributes:
-        created_at: the store's time at its start.
-    """
+    """The plan of such a run."""
 
     run_id: str
     repository: str
     namespace: str
-    created_at: datetime
+    created_at: datetime  # the store's time at its start
     lease: LeaseGrant
     asked: Mapping[str, Any]
 
@@ -97,14 +92,8 @@ def side_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[SideRun]:
-    """Begin a run beside collections, and release the lease at its end.
-
-    Args:
-        holder: of the lease; the same holder gets it again after a crash. None: this run alone.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-    """
+    """Begin a run beside collections, and release the lease at its end. `holder`: of the lease; the same holder gets it
+    again after a crash. None: this run alone. Raises LeaseHeldError: another run works on the repository."""
     before, now = clock(), store_clock(state, "")
     check_clocks((now - before).total_seconds(), CLOCK_SKEW_SECONDS_MAX)
     run_id = new_descending_xid(now)
@@ -125,18 +114,14 @@ def side_run(
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts outcomes of objects; a payload.
-
-    Attributes:
-        left: objects with leftovers, by deleting run.
-        back: files in the folder of a pin, with the hashes of possibly restored objects.
-    """
+    """Counts outcomes of objects; a payload."""
 
     parts: list[PartInfo] = field(default_factory=list)
     objects: dict[str, int] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)  # objects with leftovers, by deleting run
+    # files in the folder of a pin, with the hashes of possibly restored objects
     back: list[PartInfo] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -174,11 +159,8 @@ def work_through[C, T](
     unit: str,
     total: int,
 ) -> Tally:
-    """Run tasks while this process watches, and note their ledger and figures.
-
-    Args:
-        fn: the work of a task; it must pass the gate before each request.
-    """
+    """Run tasks while this process watches, and note their ledger and figures. `fn`: the work of a task; it must pass
+    the gate before each request."""
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
     gate = gate_of(run.plan.lease, watched)
     with watching(run.folder, run.state, watched, lambda: None, LOOK_SECONDS):

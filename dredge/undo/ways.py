@@ -25,24 +25,17 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoWay:
-    """The undo way of a run.
+    """The undo way of a run."""
 
-    Attributes:
-        way: "off", "versions" or "quarantine"; never the setting "auto".
-        expire_days: days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
-            unknown.
-    """
-
-    way: str = OFF
+    way: str = OFF  # "off", "versions" or "quarantine"; never the setting "auto"
     why: str = ""
+    # days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
+    # unknown
     expire_days: int | None = None
 
     def until(self, deleted_at: datetime, purge_days: float | None) -> datetime | None:
         """The guaranteed end of undo for a deletion; None without undo, or when only a manual purge ends it.
-
-        Args:
-            purge_days: age of deletions purged by runs; None without such purges.
-        """
+        `purge_days`: age of deletions purged by runs; None without such purges."""
         days = [item for item in (purge_days, self.expire_days) if item is not None]
         return deleted_at + timedelta(days=min(days)) if days and self.way != OFF else None
 
@@ -53,11 +46,7 @@ def quarantine_uri(run_uri: str) -> str:
 
 
 def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions | None = None) -> UndoWay:
-    """Choose the undo way of a run.
-
-    Args:
-        run_uri: URI of the run folder.
-    """
+    """Choose the undo way of a run. `run_uri`: URI of the run folder."""
     versions = open_versions(namespace, options)
     chosen = _choose(asked, namespace, run_uri, versions, options)
     if chosen.way == VERSIONS and (expiry := versions.expiry("data/")) is not None:
@@ -118,11 +107,8 @@ def way_back(
     options: StorageOptions | None = None,
     by_versions: bool = False,
 ) -> str:
-    """The way to restore a deleted object; "" for none.
-
-    Args:
-        by_versions: whether the undo way of the run was versions, so that a version exists even without a known marker.
-    """
+    """The way to restore a deleted object; "" for none. `by_versions`: whether the undo way of the run was versions, so
+    that a version exists even without a known marker."""
     try:
         open_reader(quarantine_uri(run_uri), options).stat(address)
     except NotFoundError:
@@ -143,17 +129,12 @@ COPIES_PER_SECOND = 150.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoCost:
-    """The cost of an undo way.
-
-    Attributes:
-        size_bytes: kept in the store until a purge.
-        seconds: in addition to deleting, in one task.
-    """
+    """The cost of an undo way."""
 
     way: str
     requests: int
-    size_bytes: int
-    seconds: float
+    size_bytes: int  # kept in the store until a purge
+    seconds: float  # in addition to deleting, in one task
 
     @property
     def text(self) -> str:

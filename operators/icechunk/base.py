@@ -14,7 +14,7 @@ from airflow_dredge.operators.hooks.storage import storage_options, tasks_enviro
 from airflow_dredge.operators.reporting import Lineage, LineageMixin, report_metrics
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.errors import ConfigError
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.storage import StorageOptions
 
 if TYPE_CHECKING:

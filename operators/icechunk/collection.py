@@ -26,8 +26,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary, from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.settings import truth
 from dredge.storage import open_reader
@@ -85,9 +84,9 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
 
     def resume(self, grant: LeaseGrant) -> None:
         """Write the new lease into the run's plan."""
-        from dredge.icechunk.collection.steps import resume_run
+        from dredge.icechunk.collection.steps import Run, resume_run
 
-        resume_run(self.run_uri, self.storage, grant, self.options)
+        resume_run(Run.open(self.run_uri, self.options), self.storage, grant)
 
 
 class IcechunkPlanCollectionOperator(IcechunkOperator):

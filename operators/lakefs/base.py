@@ -17,7 +17,7 @@ from airflow_dredge.operators.reporting import Lineage, LineageMixin, report_met
 from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.errors import ConfigError
 from dredge.gc import steps
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner, TooManyRowsError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from airflow_dredge.operators.lakefs.base import (
     LakeFSSparkOperator,
 )
 from dredge.gc import steps
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 
 if TYPE_CHECKING:

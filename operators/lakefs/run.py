@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from dredge.runs.preflight import Preflight
-    from dredge.storage import ObjectWriter
+    from dredge.storage import ObjectWriter, StorageOptions
 
 
 class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # type: ignore[misc]
@@ -95,7 +96,7 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
 
     def resume(self, grant: LeaseGrant) -> None:
         """Write the new lease into the run's plan."""
-        steps.resume_run(self.run_uri, self.repository, grant, storage_options(self.aws_conn_id))
+        steps.resume_run(self.open_run(self.run_uri), self.repository, grant)
 
 
 class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
@@ -140,12 +141,17 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
         self.lease = lease
         self.kv_conn_id = kv_conn_id
 
+    @cached_property
+    def options(self) -> StorageOptions:
+        """Access to the store."""
+        return storage_options(self.aws_conn_id)
+
     def checked(self, window: tuple[datetime, datetime] | None = None) -> steps.GCConfig:
         """Return the rendered settings as a config.
 
         :param window: begin and end of the listed slices; None lists all slices without an earlier run
         """
-        config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
+        config = steps.GCConfig.from_params(self.config, self.options)
         if is_given(self.kv_conn_id):
             config = replace(config, read_kv=True)
         if window is not None:
@@ -157,11 +163,9 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
-        plan = steps.plan_run(
-            config, read_grant(self.lease), self.hook.client, storage_options(self.aws_conn_id)
-        )
+        plan = steps.plan_run(config, read_grant(self.lease), self.hook.client, self.options)
         self.run_uri = plan.run_uri
-        run = steps.Run.open(plan.run_uri, storage_options(self.aws_conn_id), self.hook.client, plan=plan)
+        run = steps.Run.open(plan.run_uri, self.options, self.hook.client, plan=plan)
         if find_few_rows(run, "slice_listing", int(self.spark_rows_min)) is None:
             self.begin_spark()
         return {

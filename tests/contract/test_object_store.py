@@ -200,9 +200,9 @@ def test_get_many_keeps_order_and_raises_on_any_missing_key(stores: Stores) -> N
     for key in keys:
         stores.writer.put(key, key.encode())
     asked = keys[::-1] + keys[:3]
-    assert list(stores.reader.get_many(asked, concurrency=5)) == [(k, k.encode()) for k in asked]
+    assert list(stores.reader.get_many(asked)) == [(k, k.encode()) for k in asked]
     assert list(stores.reader.get_many([])) == []
-    read = stores.reader.get_many([*keys[:10], "missing", *keys[10:]], concurrency=4)
+    read = stores.reader.get_many([*keys[:10], "missing", *keys[10:]])
     with pytest.raises(NotFoundError):
         list(read)
 

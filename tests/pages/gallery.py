@@ -19,7 +19,6 @@ import uvicorn
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.approve import approve
-from dredge.gc.planning import release_lease
 from dredge.gc.steps import slice_listing
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.restore import store_plan
@@ -36,6 +35,7 @@ from dredge.pages.places import (
     of_repository,
 )
 from dredge.pages.web import CHANGING, make_app
+from dredge.runs.run import release_lease
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from tests.support.gc import World, make_world

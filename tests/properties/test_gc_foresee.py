@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from dredge.gc.insight.base_run import open_base
 from dredge.gc.insight.what_if import Proposal, WhatIf, what_if
-from dredge.gc.planning import release_lease
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import to_json
+from dredge.runs.run import release_lease
 from tests.support.depth import depth
 from tests.support.gc import Parallel, World, make_world, summary_of
 from tests.support.histories import History, operation

@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dredge.gc.planning import release_lease
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state import StateStore
 from dredge.gc.steps import run_steps
+from dredge.runs.run import release_lease
 from tests.support.depth import IS_LONG, depth
 from tests.support.gc import CatalogClient, Parallel, World, candidates, make_world, pending_rows
 from tests.support.histories import History, alive, kept_by, later, of_unnamed, staged_anywhere

@@ -22,11 +22,11 @@ from dredge.errors import (
 )
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import reopen_run
 from dredge.lakefs import LakeFSClient
 from dredge.runs.failures import defect
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
+from dredge.runs.run import reopen
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.clock import Clock
@@ -333,7 +333,7 @@ class Orchestrator(Tries):
         self._to_its_end(run, process, steps.Run.open(plan.run_uri, None, client, process.clock))
 
     def _resume(self, run: Orchestrated, process: Process) -> None:
-        opened = reopen_run(run.run_uri, self.make_client(), None, process.clock)
+        opened = reopen(lambda: steps.Run.open(run.run_uri, None, self.make_client(), process.clock))
         self._to_its_end(run, process, opened)
 
     def _to_its_end(self, run: Orchestrated, process: Process, opened: steps.Run) -> None:
@@ -397,7 +397,7 @@ class Orchestrator(Tries):
                 scheduler.wait(60.0)
                 continue
             if run.run_uri:
-                steps.resume_run(run.run_uri, config.repository, grant)
+                steps.resume_run(steps.Run.open(run.run_uri, None, client), config.repository, grant)
             return grant
         raise UnavailableError("the lease was held for too long")
 

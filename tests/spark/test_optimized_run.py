@@ -11,10 +11,11 @@ import pytest
 
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.planning import plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server

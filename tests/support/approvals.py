@@ -11,7 +11,7 @@ from dredge.errors import AwaitingApprovalError, RejectedError
 from dredge.gc.approve import answer, approve, find_question
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from tests.support.gc import World, busy_world, make_world, summary_of
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dredge.causes import CAUSES
 from dredge.errors import DredgeError
-from dredge.gc.bulk_delete.sweep import CODES, why_kept
+from dredge.gc.bulk_delete import why_kept
+from dredge.gc.bulk_delete.sweep import CODES
 from dredge.gc.subtract import REASONS
 from dredge.gc.subtract.candidates import HOLDS
 from dredge.runs.report import OUTCOMES

@@ -42,8 +42,7 @@ from dredge.lakefs import (
 )
 from dredge.lakefs.files.addresses import reworded
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary, from_json
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import DeleteOutcome
 from dredge.storage.model import MaySend, always

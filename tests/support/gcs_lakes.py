@@ -7,11 +7,12 @@ from typing import Any
 import lakefs
 
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.planning import plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions, open_reader
 from tests.support.lakefs_server import KEY_PAIR, Lake

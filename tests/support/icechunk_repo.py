@@ -28,7 +28,7 @@ from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.metadata import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET, encode_id
 from dredge.icechunk.repository import read_history
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios

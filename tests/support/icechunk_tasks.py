@@ -13,7 +13,7 @@ from dredge.icechunk.collection.run import RunState
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.ids import encode_id, hashes_of
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import Counted, write_counted, write_hashes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from lakefs_embedded.kv import Entry, MemoryKV
 from tests.support.gc import World
 from tests.support.memory_rows import MemoryRows

@@ -15,7 +15,7 @@ from airflow_dredge.operators.lakefs.run import (
     LakeFSReleaseLeaseOperator,
 )
 from dredge.lakefs import Environment
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 
 
 def summary(**changes: Any) -> StepSummary:

@@ -160,7 +160,7 @@ class MemoryReader(Located):
         """Read one object whole; raises NotFoundError."""
         return self._call("get", key, lambda: self._find(key).data)
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         return ((key, self.get(key)) for key in keys)
 
     @can_be_stood_in

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tries import StepTry
 
 type Moment = Literal["before its work", "before its summary"]

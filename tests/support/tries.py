@@ -13,7 +13,7 @@ from dredge.gc.steps import (
     subtract,
     verify,
 )
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter
 from tests.support.gc import World

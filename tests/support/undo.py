@@ -24,7 +24,7 @@ from dredge.gc.steps import purge as purge_leftovers
 from dredge.gc.undo import restore as restore_deleted
 from dredge.hashing import hash64
 from dredge.runs.clock import BEGINNING, END, Coverage
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter

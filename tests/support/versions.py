@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_versioned
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_versioned
 from dredge.runs.versions import VersionStore
 
 FORMAT = 2

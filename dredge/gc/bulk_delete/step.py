@@ -20,7 +20,14 @@ from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.sweep import BulkDeleteOutput, SweepConfig, settle, sweep_parts
+from dredge.gc.bulk_delete.sweep import (
+    BulkDeleteOutput,
+    KeepConfig,
+    SweepConfig,
+    keep_parts,
+    settle,
+    sweep_parts,
+)
 from dredge.gc.bulk_delete.watch import (
     ROUND_OVER,
     Seen,
@@ -37,8 +44,8 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import read_hashes, unite
@@ -71,11 +78,15 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     ]
 
     def look(found: Mapping[str, StepSummary]) -> Seen | None:
-        deletes = SubtractOutput.of(found[SubtractOutput.STEP]).candidates and not run.plan.dry_run
+        deletes = _deletable(CheckLimitsOutput.of(found[CheckLimitsOutput.STEP])) and not run.plan.dry_run
         return look_before_recheck(run) if deletes else None
 
     seen = Ahead(look)
     return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record, seen), inputs, seen)
+
+
+def _deletable(guards: CheckLimitsOutput) -> int:
+    return guards.counts["deletable_objects"]
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[Seen | None]) -> None:
@@ -119,8 +130,16 @@ def _sweep(
     """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
     if not parts:
         return
-    subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
+    guards = record.input(CheckLimitsOutput)
     tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    if not _deletable(guards):  # a re-check would protect nothing
+        _check_chain(run, record)
+        held = KeepConfig(
+            attempt=record.attempt.number, fencing=run.plan.lease.fencing, holds=guards.hold_files
+        )
+        run.spread(runner, _STEP, keep_parts, held, tasks, "objects", sum(part.rows for part in parts))
+        return
+    subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)

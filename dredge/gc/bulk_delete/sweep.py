@@ -30,9 +30,8 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.payload import to_json
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, to_json
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.sweep import DeletingTask
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, read_hashes
@@ -246,6 +245,33 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
         if not deleting.delete(part, _groups(doomed, keys_max, config.gate.trusted_seconds)):
             return True
     return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepConfig:
+    """The config of a sweep without deletions; a payload."""
+
+    attempt: int
+    fencing: int
+    holds: HoldFiles
+
+
+@partition_function
+def keep_parts(run: WorkerRun, config: KeepConfig, candidates: list[PartInfo]) -> None:
+    """Write the candidates of some files to the ledger as kept. Raises FormatError if one of them is not held."""
+    holds = Holds.of(run.folder, config.holds)
+    for part in candidates:
+        rows = run.folder.read_part(part)
+        codes = holds.codes_of(rows)
+        if codes.null_count:
+            raise FormatError(
+                f"{part.name} has an object that is not held, and the guards counted none. Nothing was deleted."
+                " Start a new run."
+            )
+        kept = [ledger.KEPT] * rows.num_rows
+        found = ledger.rows_of(rows, kept, config.attempt, config.fencing, code=codes.to_pylist())
+        ledger.write_raw(run.folder, ledger.part_stem(part), config.attempt, 0, 0, found)
+        run.progress.add(rows.num_rows)
 
 
 class InUse:

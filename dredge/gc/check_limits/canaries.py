@@ -26,17 +26,16 @@ from dredge.gc.index.ranges import get_file, get_files
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
-from dredge.lakefs import Change, ObjectStats, Ref
+from dredge.lakefs import QUESTIONS, Change, ObjectStats, Ref
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.lakefs.files.ranges import RangeInfo, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 from dredge.storage.parallel import at_once, ordered_map
 
-_AT_ONCE = 64
 # Objects listed from each place.
 _FROM_A_PLACE = 4
 
@@ -112,7 +111,9 @@ def _places(
     commits = list(dict.fromkeys(branch.commit_id for branch in branches))
     metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
     distinct = sorted({found for found in metaranges.values() if found})
-    ranges_of = dict(zip(distinct, _spread(lambda found: _ranges_of(run, found), distinct), strict=True))
+    ranges_of = dict(
+        zip(distinct, _spread(lambda found: _ranges_of(run.reader, found), distinct), strict=True)
+    )
     heads = [(branch, ranges_of.get(metaranges[branch.commit_id], ())) for branch in branches]
     chosen = [
         (branch, item)
@@ -120,7 +121,7 @@ def _places(
         if ranges
         for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
     ]
-    tables = _tables(run, [item for _, item in chosen], chance, sizes)
+    tables = _tables(run.reader, [item for _, item in chosen], chance, sizes)
     return [
         _Place(branch.id, _before_some_record(item, tables, chance).decode("utf-8", "ignore"), _FROM_A_PLACE)
         for branch, item in chosen
@@ -146,17 +147,17 @@ def _metarange_of(run: Run, commit_id: str) -> str:
         return ""
 
 
-def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
+def _ranges_of(reader: ObjectReader, metarange_id: str) -> tuple[RangeInfo, ...]:
     """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
-        return read_metarange(get_file(run.reader, metarange_id), key).ranges
+        return read_metarange(get_file(reader, metarange_id), key).ranges
     except (NotFoundError, FormatError):
         return ()
 
 
 def _tables(
-    run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
+    reader: ObjectReader, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
 ) -> dict[str, SeekableTable]:
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
@@ -167,7 +168,7 @@ def _tables(
             small.append(item.id)
     found = {}
     try:
-        for key, data in get_files(run.reader, small):
+        for key, data in get_files(reader, small):
             table = SeekableTable(data, key, RANGES)
             if table.count:
                 found[key.removeprefix(METADATA)] = table
@@ -229,7 +230,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
 
 
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    return list(ordered_map(ask, items, _AT_ONCE))
+    return list(ordered_map(ask, items, QUESTIONS))
 
 
 def meant(run: Run, canary: Canary) -> list[str]:

@@ -26,8 +26,8 @@ from dredge.gc.state import foreign_runs, previous
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.runs.limits import Finding
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord, breaks, collect_links, plan_digest
-from dredge.runs.summary import PartInfo
 from dredge.storage.parallel import at_once
 
 _SHOWN_MAX = 10

@@ -30,8 +30,8 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SAME_SIZE, SubtractOutput, sums_by, why_of_hold
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.payload import Detail, PartInfo
 from dredge.runs.pending import rows
-from dredge.runs.summary import Detail, PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 
 SERVED = "identical_served"

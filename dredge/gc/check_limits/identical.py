@@ -27,7 +27,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -46,12 +45,15 @@ from dredge.gc.check_limits.holds import (
     held_for_size,
 )
 from dredge.gc.check_limits.places import (
+    PAGE,
+    PAGE_COST,
     Head,
     Numbers,
     Places,
     find_heads,
     find_places,
     heads_of_the_mark,
+    read_heads,
     weigh,
 )
 from dredge.gc.list_committed import ListCommittedOutput
@@ -59,17 +61,17 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
-from dredge.lakefs import LakeFSClient, ObjectStats
+from dredge.lakefs import QUESTIONS, LakeFSClient, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.sets.live import in_any
+from dredge.storage.parallel import ordered_map
 
 # Entries after the last wanted one: a few staged objects in between need no further page.
 _PAGE_MARGIN = 100
-_IN_FLIGHT = 16
 _FAILURES_MAX = 16
 _SHOWN_MAX = 1000
 _COMMIT_ID = re.compile("[0-9a-fA-F]{64}$")
@@ -116,9 +118,8 @@ class Asker:
             for branch in group.branches
         ]
         self._spare = self.cost_max - sum(question.cost for _, _, question in jobs)
-        with ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="ask") as pool:
-            for _ in pool.map(self._answer, jobs):
-                pass
+        for _ in ordered_map(self._answer, jobs, QUESTIONS):
+            pass
         self._answers.served = unite(self._served)
         return self._answers
 
@@ -243,12 +244,6 @@ def just_before(path: str) -> str:
     if 0xD800 <= before <= 0xDFFF:
         before = 0xD7FF
     return f"{head}{chr(before)}\U0010ffff"
-
-
-# Page limit of lakeFS.
-PAGE = 1000
-# Cost of a page, in questions about a single path.
-PAGE_COST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +387,9 @@ def _ask(
     run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, where: str = CheckLimitsOutput.STEP
 ) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
-    places = find_places(run, runner, record, wanted.sizes, where)
-    heads = find_heads(run, heads_of_the_mark(run, record.input(ListCommittedOutput)), places)
+    contents = read_heads(run, heads_of_the_mark(run, record.input(ListCommittedOutput)))
+    places = find_places(run, runner, record, wanted.sizes, contents, where)
+    heads = find_heads(contents, places)
     no_path = _sizes_without_path(places)
     weights = weigh(wanted.sizes, places, heads)
     askable = ~contains(unite([no_path, places.skipped]), wanted.sizes)

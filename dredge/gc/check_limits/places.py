@@ -1,12 +1,15 @@
 """The entries of branch heads with the size of a candidate: a branch may serve the candidate at their paths.
 
 A branch reads an undetected copy only where its head has an entry of the same size at the same path. Tasks search the
-ranges of branch heads for such entries; the committed index excludes most ranges.
+ranges of branch heads for such entries; the committed index excludes most ranges, and most sizes that have too many.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +18,12 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.index.ranges import decode_entries, get_file, get_files, read_facts
+from dredge.gc.index.ranges import HeadEntries, decode_entries, get_files, read_facts, read_files
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.lakefs.files.ranges import read_metarange
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 from dredge.storage import ObjectReader
@@ -31,6 +32,11 @@ SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
 _JOB_RANGES = 64
+# Page limit of lakeFS.
+PAGE = 1000
+# Cost of a page, in questions about a single path.
+PAGE_COST = 10
+_ROUNDING = 1e-6
 _STEP = CheckLimitsOutput.STEP
 
 type Numbers = npt.NDArray[np.int64]
@@ -48,17 +54,27 @@ class Places:
 
 
 def find_places(
-    run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, where: str = _STEP
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    sizes: Hashes,
+    contents: Sequence[HeadRanges],
+    where: str = _STEP,
 ) -> Places:
     """Find all entries of branch heads with the given sizes (sorted and distinct); files go to the folder `where` of
     the run."""
-    folder = run.folder
+    folder, safety = run.folder, run.plan.config.safety
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in read_facts(table) if facts.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
-    places_max = run.plan.config.safety.identical_places_max
-    written = write_hashes(folder, f"{where}/sizes.u64", sizes)
-    config = SearchConfig(where=where, sizes=written, places_max=places_max)
+    places_max = safety.identical_places_max
+    config = SearchConfig(
+        where=where,
+        sizes=write_hashes(folder, f"{where}/sizes.u64", sizes),
+        weights=folder.write_table(where, 0, weights_of(contents), "weights"),
+        cost_max=safety.identical_requests_max,
+        places_max=places_max,
+    )
     tasks = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
     parts = [result.places for result in results]
@@ -83,6 +99,8 @@ class SearchConfig:
 
     where: str  # folder of the files, relative to the run folder
     sizes: PartInfo  # file of the wanted ones
+    weights: PartInfo  # rows of `weights_of`
+    cost_max: int  # a size that costs more questions is not asked for
     places_max: int  # entries that a task holds at once
 
 
@@ -117,22 +135,86 @@ def search_ranges(run: WorkerRun, config: SearchConfig, jobs: list[RangeJob]) ->
     reader, state = run.open_store(), run.open_state()
     sizes = read_hashes(run.folder, config.sizes)
     found = _Found(config.places_max, NONE)
+    costs = _Costs(sizes, run.folder.read_part(config.weights), config.cost_max)
     for job in jobs:
-        for range_id in _with_size(state, job, sizes):
-            found.add(_places_in(reader, range_id, job.counts[range_id], sizes))
+        if not len(costs.left):
+            break
+        ids = costs.choose(_indexed(state, job), job.counts)
+        for range_id, entries in decode_entries(get_files(reader, ids), job.counts):
+            costs.add(range_id, entries.sizes)
+            found.skip(costs.too_many)
+            found.add(_places_in(range_id, entries, costs.left))
             run.progress.add(1)
+            if not len(costs.left):
+                break
+        found.skip(costs.too_many)
     return SearchResult(
         places=run.folder.write_table(config.where, int(run.task), found.table(), "paths"),
         skipped=write_hashes(run.folder, f"{config.where}/skipped-{run.task}.u64", found.skipped),
     )
 
 
-def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
-    key = METADATA + range_id
-    entries = decode_entries(get_file(reader, range_id), key, count)
+class _Costs:
+    """The least cost of the questions about each size so far: the sizes that cost too much are not searched for."""
+
+    def __init__(self, sizes: Hashes, weights: pa.Table, cost_max: int) -> None:
+        self.left = sizes
+        self.too_many = NONE
+        self._sizes = sizes
+        self._cost_max = cost_max
+        columns = [weights[name].to_pylist() for name in ("range_id", "branches", "share")]
+        self._weights = {item: (branches, share) for item, branches, share in zip(*columns, strict=True)}
+        self._costs = np.zeros(len(sizes))
+
+    def choose(self, indexed: Mapping[str, Hashes], counts: Iterable[str]) -> list[str]:
+        """The ranges of a job to search, those of most branches first: with some of the sizes, or outside of the
+        index."""
+        costs = self._costs.copy()
+        for range_id, found in indexed.items():
+            self._spend(costs, range_id, found[contains(self.left, found)], np.ones(1), np.ones(1))
+        self._leave(costs)
+        wanted = [item for item in counts if item not in indexed or contains(self.left, indexed[item]).any()]
+        return sorted(wanted, key=lambda item: -self._weight(item)[0]) if len(self.left) else []
+
+    def add(self, range_id: str, found: Hashes) -> None:
+        """Count the entries of a range."""
+        ranks = np.flatnonzero(contains(self.left, found))
+        if not len(ranks):
+            return
+        order = np.argsort(found[ranks], kind="stable")
+        ranks = ranks[order]
+        sizes, firsts, entries = np.unique(found[ranks], return_index=True, return_counts=True)
+        # A page has at most the entries of a size that are so close to each other.
+        keys = np.repeat(np.arange(len(sizes)) * (len(found) + PAGE), entries) + ranks
+        close = np.searchsorted(keys, keys + PAGE) - np.arange(len(keys))
+        self._spend(self._costs, range_id, sizes, entries, np.maximum.reduceat(close, firsts))
+        self._leave(self._costs)
+
+    def _spend(
+        self,
+        costs: npt.NDArray[np.float64],
+        range_id: str,
+        sizes: Hashes,
+        entries: npt.NDArray[Any],
+        close: npt.NDArray[Any],
+    ) -> None:
+        branches, share = self._weight(range_id)
+        costs[np.searchsorted(self._sizes, sizes)] += branches * entries * np.minimum(1, share / close)
+
+    def _weight(self, range_id: str) -> tuple[int, float]:
+        return self._weights.get(range_id, (1, PAGE_COST / PAGE))
+
+    def _leave(self, costs: npt.NDArray[np.float64]) -> None:
+        over = self._sizes[costs > self._cost_max + _ROUNDING]
+        if len(over):
+            self.too_many = unite([self.too_many, over])
+            self.left = self._sizes[~contains(self.too_many, self._sizes)]
+
+
+def _places_in(range_id: str, entries: HeadEntries, sizes: Hashes) -> pa.Table:
     ranks = np.flatnonzero(contains(sizes, entries.sizes))
     columns = [
-        pa.array([range_id] * len(ranks), pa.string()),
+        pa.repeat(pa.scalar(range_id, pa.string()), len(ranks)),
         pa.array(ranks),
         entries.paths.take(pa.array(ranks)).cast(pa.large_binary()),
         pa.array(entries.sizes[ranks]),
@@ -140,16 +222,13 @@ def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -
     return pa.table(columns, schema=SCHEMA)
 
 
-def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[str]:
-    """The ranges of a job with some of the sizes; all ranges without an index."""
+def _indexed(state: ObjectReader, job: RangeJob) -> dict[str, Hashes]:
+    """The sizes in the ranges of a job, as far as the index has them."""
     try:
         ranges = [] if job.part is None else read_part(state, job.part, job.counts.__contains__)
     except FormatError:
         ranges = []
-    indexed = {item.range_id: item.sizes for item in ranges}
-    for range_id in job.counts:
-        if range_id not in indexed or contains(sizes, indexed[range_id]).any():
-            yield range_id
+    return {item.range_id: item.sizes for item in ranges if item.range_id in job.counts}
 
 
 class _Found:
@@ -167,6 +246,12 @@ class _Found:
         self._rows += rows.num_rows
         if self._rows > self._rows_max:
             self._give_up_some()
+
+    def skip(self, sizes: Hashes) -> None:
+        """Skip more sizes."""
+        if len(sizes) and not contains(self.skipped, sizes).all():
+            self.skipped = unite([self.skipped, sizes])
+            self._drop()
 
     def table(self) -> pa.Table:
         return pa.concat_tables([SCHEMA.empty_table(), *self._tables]).combine_chunks()
@@ -196,6 +281,9 @@ class _Found:
         order = np.argsort(counts, kind="stable")
         stays = np.cumsum(counts[order]) <= self._rows_max // 2
         self.skipped = unite([self.skipped, sizes[order[~stays]]])
+        self._drop()
+
+    def _drop(self) -> None:
         self._tables = [self._without_skipped(rows) for rows in self._tables]
         self._rows = sum(rows.num_rows for rows in self._tables)
 
@@ -225,21 +313,66 @@ def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[st
     return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
 
 
-def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
-    """Find the heads with wanted entries among branches with metaranges of their heads."""
+@dataclass(frozen=True, slots=True)
+class HeadRanges:
+    """A metarange with its branches."""
+
+    branches: list[str]
+    ids: Sequence[str]  # of the ranges of all heads
+    rows: npt.NDArray[np.int32]  # of its ranges in `ids`, in key order
+    starts: Numbers  # rank of the first entry of each range
+    count: int  # of entries
+
+
+def read_heads(run: Run, seen: Iterable[tuple[str, str]]) -> list[HeadRanges]:
+    """Read the metaranges of branches."""
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in dict.fromkeys(seen):
         if metarange:
             branches[metarange].append(branch)
-    heads: list[Head] = []
-    for key, data in get_files(run.reader, sorted(branches)):
-        ranges, before = [], 0
-        for item in read_metarange(data, key).ranges:
-            if item.id in places.ranges:
-                ranges.append((item.id, before))
-            before += item.count
+    found = read_files(run.reader, sorted(branches))
+    ids = list(found.ranges)
+    counts = np.array([facts.count for facts in found.ranges.values()], np.int64)
+    heads = []
+    for metarange, rows in found.named.items():
+        ends = np.cumsum(counts[rows])
+        heads.append(
+            HeadRanges(branches[metarange], ids, rows, ends - counts[rows], int(ends[-1]) if len(rows) else 0)
+        )
+    return heads
+
+
+def weights_of(contents: Sequence[HeadRanges]) -> pa.Table:
+    """For each range of heads: `branches` with it, and `share`, the least part of a page's cost that it bears where a
+    page asks for its entries. A page costs `PAGE_COST`, for all ranges that it reaches."""
+    ids = contents[0].ids if contents else []
+    branches, reached = np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64)
+    for head in contents:
+        branches[head.rows] += len(head.branches)
+        reached[head.rows] = np.maximum(reached[head.rows], _reach(head))
+    return pa.table(
+        {"range_id": pa.array(ids, pa.string()), "branches": branches, "share": PAGE_COST / reached}
+    )
+
+
+def _reach(head: HeadRanges) -> Numbers:
+    """For each range of a head, the most ranges that a page with some of its entries can reach."""
+    last_entries = np.append(head.starts[1:], head.count) - 1
+    reached = np.searchsorted(head.starts, last_entries + PAGE) - np.arange(len(head.starts))
+    most = reached.copy()
+    for before in range(1, int(reached.max(initial=1))):  # of pages that begin so many ranges before
+        most[before:] = np.maximum(most[before:], np.where(reached[:-before] > before, reached[:-before], 0))
+    return most
+
+
+def find_heads(contents: Iterable[HeadRanges], places: Places) -> list[Head]:
+    """Find the heads with wanted entries."""
+    heads = []
+    for head in contents:
+        pairs = zip(head.rows.tolist(), head.starts.tolist(), strict=True)
+        ranges = [(head.ids[row], start) for row, start in pairs if head.ids[row] in places.ranges]
         if ranges:
-            heads.append(Head(branches[key.removeprefix(METADATA)], ranges))
+            heads.append(Head(head.branches, ranges))
     return heads
 
 

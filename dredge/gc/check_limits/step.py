@@ -36,9 +36,8 @@ from dredge.gc.witness.owner import Owner, Site, claim_namespace, leave_id, read
 from dredge.hashing import hash64
 from dredge.lakefs import Environment
 from dredge.runs.limits import Figures, Finding, Limits, worst
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes
 from dredge.storage.parallel import at_once
@@ -47,12 +46,8 @@ from dredge.undo.ways import cost_of_undo
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Check the candidates of a run.
-
-    Raises:
-        AlarmError: an earlier run deleted live objects.
-        RefusedError: a guard refused, or a limit is exceeded and no person is to be asked.
-    """
+    """Check the candidates of a run. Raises AlarmError: an earlier run deleted live objects; RefusedError: a guard
+    refused, or a limit is exceeded and no person is to be asked."""
 
     owner = Ahead(lambda _: read_environment_and_owner(Site.of_run(run)))
 

@@ -32,7 +32,7 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
 from dredge.sets.hashes import NONE, Hashes, unite
 from dredge.storage import ObjectReader
@@ -40,7 +40,8 @@ from dredge.storage.parallel import get_ahead
 
 log = logging.getLogger("dredge")
 
-_AT_ONCE = 16
+# A longer call would replace what the next steps read again.
+_KEPT_OF_A_CALL = 8 << 20
 _COLUMNS = ("address_type", "address_hash", "size")
 
 SCHEMA = pa.schema(
@@ -68,11 +69,13 @@ def get_files(reader: ObjectReader, ids: Sequence[str], lenient: bool = False) -
             log.info("%s cannot be read: %s", key, error)
             return b""
 
-    files = get_ahead(read, unread, _AT_ONCE) if lenient else reader.get_many(unread)
+    files = get_ahead(read, unread) if lenient else reader.get_many(unread)
+    size = 0
     for key in keys:
         if (data := found.pop(key, None)) is None:
             _, data = next(files)
-            if kept is not None and data:
+            size += len(data)
+            if kept is not None and data and size <= _KEPT_OF_A_CALL:
                 kept.put(key, data)
         if data or not lenient:
             yield key, data
@@ -420,12 +423,15 @@ class HeadEntries:
     sizes: Hashes  # in bytes
 
 
-def decode_entries(data: bytes, key: str, expected_count: int) -> HeadEntries:
-    """Decode a range with its paths; raises FormatError if damaged, or with another number of records."""
-    rows = read_addresses(data, key, ("key", "size"))
-    if rows.num_rows != expected_count:
-        raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")
-    return HeadEntries(rows["key"], rows["size"].to_numpy().astype(np.uint64))
+def decode_entries(
+    files: Iterable[tuple[str, bytes]], counts: Mapping[str, int]
+) -> Iterator[tuple[str, HeadEntries]]:
+    """Decode ranges with their paths (key and content; `counts`: records by range id); yields them with their ids.
+    Raises FormatError if damaged, or with another number of records."""
+    expected = {METADATA + range_id: Expected(count, b"") for range_id, count in counts.items()}
+    for key, rows in decode_ranges(files, ("key", "size"), expected):
+        sizes = rows["size"].to_numpy().astype(np.uint64)
+        yield key.removeprefix(METADATA), HeadEntries(rows["key"], sizes)
 
 
 # Folder for rules about paths: in the folder of a step, and beside the committed index.

@@ -35,8 +35,7 @@ from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
-from dredge.runs.payload import from_json, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json, to_json
 from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once

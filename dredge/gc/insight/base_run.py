@@ -24,8 +24,7 @@ from dredge.gc.run import PLAN, RUNS, Plan, Run, open_state, parse_plan, read_pl
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.folder import RunFolder, run_ids
-from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json
 from dredge.sets.hashes import Hashes, read_hashes, shard_of
 from dredge.sets.labels import Labelled, LabelledSets
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer

@@ -30,12 +30,8 @@ def find_target(
     client: LakeFSClient, given: str, repository: str | None = None, options: StorageOptions | None = None
 ) -> Target:
     """Find the object in question, given by `lakefs://repo/ref/path`, a URI in the store, or an address of a
-    repository.
-
-    Raises:
-        ConfigError: another format, or an address outside every repository's namespace.
-        NotFoundError: no such path in the ref, or no such repository.
-    """
+    repository. Raises ConfigError: another format, or an address outside every repository's namespace; NotFoundError:
+    no such path in the ref, or no such repository."""
     if given.startswith(LAKEFS):
         return _of_path(client, given, options)
     if repository is not None:

@@ -31,7 +31,7 @@ from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import ObjectReader, StorageOptions
 from dredge.undo.ways import VERSIONS, way_back
 

@@ -47,7 +47,7 @@ from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import cache_parts
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import (
     Counted,
@@ -74,7 +74,7 @@ TO_ADD = (HEAD, ACTIVE)
 TO_SUBTRACT = (DROPPED_EXPIRED, DROPPED)
 TO_EXPLAIN = (DROPPED_EXPIRED, EXPIRED)
 
-_BUFFER_VALUES = 8_000_000
+_BUFFER_VALUES = 2_000_000
 type Purpose = Literal["index", "explain", "subtract"]
 
 

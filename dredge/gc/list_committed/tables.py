@@ -15,7 +15,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import Detail, NamedPart, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedPart, PartInfo, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from dredge.gc.mark_uncommitted.staged import REPLACED, Extent
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.hashing import hash64
-from dredge.lakefs import Change, ObjectStats
+from dredge.lakefs import QUESTIONS, Change, ObjectStats
 from dredge.lakefs.files.addresses import AddressType, address_readings, answer_readings
 from dredge.sets.hashes import Hashes, contains
 from dredge.storage.parallel import ordered_map
@@ -51,7 +51,6 @@ _PAGE = 1000  # the most that lakeFS gives
 # A page of a listing with so many of the wanted paths costs less than a request for each path.
 _DENSE = 16
 _BRANCHES_AT_ONCE = 8
-_QUESTIONS_AT_ONCE = 16
 _TAIL = 16
 _BY_CHANCE = 2
 
@@ -278,7 +277,7 @@ class _Prover:
 
     def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
-        found = list(ordered_map(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE))
+        found = list(ordered_map(self._look, sorted(self._branches), QUESTIONS))
         looks = {look.branch: look for look in found}
         proof.changed_branches = sum(look.changes > 0 for look in found)
         proof.changes = sum(look.changes for look in found)
@@ -371,7 +370,7 @@ class _Prover:
     def _ask_for_all(self, wanted: dict[str, str], changes: int) -> None:
         proof = self._proof
         self._reader.bound(self._most)
-        with ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="staged") as pool:
+        with ThreadPoolExecutor(QUESTIONS.size, thread_name_prefix="staged") as pool:
             try:
                 for _ in ordered_map(
                     lambda item: self._reader.take_all(pool, *item), [*wanted.items()], _BRANCHES_AT_ONCE

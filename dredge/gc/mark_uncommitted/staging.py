@@ -72,8 +72,8 @@ from dredge.gc.mark_uncommitted.staged import (
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.runs.clock import running_seconds
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 

@@ -19,24 +19,9 @@ import pyarrow as pa
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.metadata import deleting
 from dredge.gc.metadata.config import DELETE, MetadataConfig
-from dredge.gc.metadata.deleting import (
-    DELETED,
-    FAILED,
-    KEPT,
-    PURGED,
-    UNSENT,
-    File,
-    MetadataOutput,
-    Taken,
-    copy_aside,
-    delete_files,
-    find_copies,
-    old_copies,
-    purge_copies,
-    put_back,
-    read_versions,
-)
+from dredge.gc.metadata.deleting import File, MetadataOutput, Taken
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Names, NamesReader, sort_files
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
@@ -47,11 +32,10 @@ from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.gate import Gate, watching
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.pending.rows import Turn
 from dredge.runs.pending.store import SmallList, found_rows
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectInfo, StorageOptions, open_versions, open_writer
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed
@@ -152,7 +136,7 @@ class _Collection:
         kinds = sort_files(self.run.reader, files, self._cutoff, named).garbage
         infos = {_name(info): info for info in files}
         unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
-        versions = read_versions(
+        versions = deleting.read_versions(
             self.run.plan.namespace, [name for name, _ in unnamed], self._cutoff, self.run.options
         )
         return [
@@ -255,7 +239,7 @@ class _Collection:
 
     def _delete_chosen(self, record: StepRecord, chosen: list[File]) -> None:
         plan, options = self.run.plan, self.run.options
-        copied = copy_aside(plan.namespace, self.run.folder.uri, chosen, options)
+        copied = deleting.copy_aside(plan.namespace, self.run.folder.uri, chosen, options)
         taken = [failed for failed in copied if failed is not None]
         ready = [file for file, failed in zip(chosen, copied, strict=True) if failed is None]
         found = self.names.read()
@@ -264,11 +248,11 @@ class _Collection:
             record.warn(f"no file of _lakefs/ is deleted: {why_not}")
         garbage = [file for file in ready if not why_not and file.name not in found.files]
         stays = [file for file in ready if why_not or file.name in found.files]
-        taken += [Taken(file, KEPT, why_not or "in use now") for file in stays]
+        taken += [Taken(file, deleting.KEPT, why_not or "in use now") for file in stays]
         with self._gate(record) as may_send:
-            taken += delete_files(plan.namespace, garbage, may_send, options)
+            taken += deleting.delete_files(plan.namespace, garbage, may_send, options)
         self._write_outcomes(record, "ledger", taken)
-        for outcome in (DELETED, KEPT, FAILED, UNSENT):
+        for outcome in (deleting.DELETED, deleting.KEPT, deleting.FAILED, deleting.UNSENT):
             these = [item for item in taken if item.outcome == outcome]
             record.counts[f"{outcome}_files"] = len(these)
             record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
@@ -279,7 +263,7 @@ class _Collection:
         """Delete copies too old to be restored, under the same conditions, except copies of files in use."""
         plan, options = self.run.plan, self.run.options
         taken: list[Taken] = []
-        for copies in old_copies(
+        for copies in deleting.old_copies(
             plan.namespace, found.files, plan.created_at, self.config.keep_copies_days, options
         ):
             size_bytes = sum(file.size for file in copies.files)
@@ -288,9 +272,9 @@ class _Collection:
             )
             if not self.config.dry_run:
                 with self._gate(record) as may_send:
-                    taken += purge_copies(copies, may_send, options)
+                    taken += deleting.purge_copies(copies, may_send, options)
         if not self.config.dry_run and taken:
-            record.add(purged_copies=sum(item.outcome == PURGED for item in taken))
+            record.add(purged_copies=sum(item.outcome == deleting.PURGED for item in taken))
             self._write_outcomes(record, "copies", taken)
 
     @contextmanager
@@ -311,7 +295,7 @@ class _Collection:
             "message": [item.message for item in taken],
         }
         record.parts.append(self.run.folder.write_table(MetadataOutput.STEP, 0, pa.table(columns), name))
-        left = [item for item in taken if item.outcome in (FAILED, UNSENT)]
+        left = [item for item in taken if item.outcome in (deleting.FAILED, deleting.UNSENT)]
         if left:
             record.status = "partial"
             record.error = UnavailableError(
@@ -323,7 +307,7 @@ class _Collection:
         plan, options = self.run.plan, self.run.options
         for _ in range(2):  # a restored metarange may have missing ranges
             missing = found.files - there
-            copies = find_copies(
+            copies = deleting.find_copies(
                 plan.namespace, missing, plan.created_at, self.config.keep_copies_days, options
             )
             if not copies:
@@ -331,7 +315,7 @@ class _Collection:
             if self.config.dry_run:
                 record.add(would_come_back_files=len(copies))
                 return
-            back = put_back(plan.namespace, copies, options)
+            back = deleting.put_back(plan.namespace, copies, options)
             record.add(put_back_files=len(back))
             record.warn(
                 f"{len(back):,} deleted files of _lakefs/ are in use by a new commit and were restored, such as"

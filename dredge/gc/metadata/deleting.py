@@ -17,7 +17,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.run import METADATA_RUNS
 from dredge.lakefs.files.ranges import is_table_id, read_metarange
 from dredge.runs.folder import RunFolder, run_ids
-from dredge.runs.summary import NamedParts, StepOutput
+from dredge.runs.payload import NamedParts, StepOutput
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,
@@ -36,7 +36,6 @@ from dredge.xid import descending_time
 
 DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
 PURGED = "purged"
-_AT_ONCE = 8
 _EVER = 36_500.0  # days: copies of any age
 
 
@@ -83,7 +82,7 @@ def read_versions(
             return ()
         return tuple(item.version_id for item in found)
 
-    return ordered_map(read, names, _AT_ONCE)
+    return ordered_map(read, names)
 
 
 def copy_aside(
@@ -99,7 +98,7 @@ def copy_aside(
             return Taken(file, FAILED, f"it could not be copied: {error}")
         return None if copied.size == file.size else Taken(file, FAILED, "its copy has another size")
 
-    return list(ordered_map(copy, files, _AT_ONCE))
+    return list(ordered_map(copy, files))
 
 
 def delete_files(
@@ -157,7 +156,7 @@ def old_copies(
         sizes = {info.key.removeprefix(METADATA): info.size for info in copies}
         free = [name for name in sorted(sizes) if name not in named and is_table_id(name)]
         versions = open_versions(quarantine_uri(uri), options)
-        found = ordered_map(versions.versions, [METADATA + name for name in free], _AT_ONCE)
+        found = ordered_map(versions.versions, [METADATA + name for name in free])
         ids = [tuple(item.version_id for item in items) for items in found]
         files = [
             File(name, "copy", sizes[name], item)

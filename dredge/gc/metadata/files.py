@@ -32,7 +32,6 @@ from dredge.storage import ObjectInfo, ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
-_AT_ONCE = 8
 
 
 @dataclass(slots=True)
@@ -118,7 +117,7 @@ class NamesReader:
     def read_tables(self, names: Sequence[str]) -> set[str]:
         """Return the ranges of the metaranges among some files."""
         found: set[str] = set()
-        for key, data in self.reader.get_many([METADATA + name for name in names], _AT_ONCE):
+        for key, data in self.reader.get_many([METADATA + name for name in names]):
             try:
                 metarange = read_metarange(data, key)
             except FormatError:
@@ -133,7 +132,7 @@ def close(
     """Return metaranges with their ranges, and the missing metaranges; `known` gets the ids of the ranges read."""
     wanted = sorted(set(filter(None, metaranges)))
     new = [item for item in wanted if item not in known]
-    read = dict(zip(new, ordered_map(lambda name: read_ranges(reader, name), new, _AT_ONCE), strict=True))
+    read = dict(zip(new, ordered_map(lambda name: read_ranges(reader, name), new), strict=True))
     known |= {item: ranges for item, ranges in read.items() if ranges is not None}
     named = (item for metarange_id in wanted for item in known.get(metarange_id, ()))
     return {*wanted, *named}, [item for item in new if read[item] is None]

@@ -28,10 +28,10 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, leave_list, write_if_changed
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet

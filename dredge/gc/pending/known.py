@@ -18,11 +18,10 @@ from dredge.gc.witness.owner import OWN, Site, keeps_id
 from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, to_json
 from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, fetch_list, read_list
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once

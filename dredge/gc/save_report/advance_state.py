@@ -30,9 +30,8 @@ from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
 from dredge.lakefs.files.records import UNCOMMITTED
 from dredge.runs import ledger
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary, from_json, to_json
 from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import ObjectReader, ObjectWriter, open_writer

@@ -31,10 +31,9 @@ from dredge.gc.verify import VerifyOutput
 from dredge.runs import ledger
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
 from dredge.runs.report import ENDED, ReportRow, RunResults, StepResult, number_of, size_text
-from dredge.runs.summary import StepSummary
 from dredge.storage.parallel import at_once
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS

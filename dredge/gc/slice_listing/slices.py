@@ -17,16 +17,18 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.compiled import load_ahead
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.namespaces import DATA, METADATA, left_folder, left_prefixes
 from dredge.gc.run import Plan
 from dredge.hashing import hash64
+from dredge.lakefs.files.sstable.few import MANY
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.listing_schema import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import InFlight, map_ahead
 from dredge.xid import descending_time
 
 # Keys are cut at these characters. A cut is exact for all other characters, too.
@@ -201,7 +203,8 @@ class ListConfig:
     covers_until: datetime
     rows_max: int  # objects of one item before its rest is left to other tasks
     part_rows: int  # rows of a file
-    threads: int  # items listed at once by a task
+    threads: int  # items listed at once by a task, at first
+    decodes: bool = False  # whether this process decodes all ranges of the repository later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,15 +236,17 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     counts: Counter[str] = Counter()
     rest: list[Item] = []
     foreign: set[str] = set()
-    reader = run.open_store()
+    reader, flight = run.open_store(), InFlight(config.threads)
     # In the order of the items, so a repeated task writes the same parts.
-    for listed in ordered_map(lambda item: _list_item(reader, item, config), task.items, config.threads):
+    for listed in map_ahead(lambda item: _list_item(reader, item, config), task.items, Listed.nbytes, flight):
         run.progress.add(listed.counts["old_objects"] + listed.counts["young_objects"])
         counts.update(listed.counts)
         rest.extend(listed.rest)
         foreign |= listed.foreign
         old.add(listed.old)
         young.add(listed.young)
+        if config.decodes and counts["old_objects"] > MANY:
+            load_ahead()  # this process waits for the store
     parts = [*old.finish(), *young.finish()]
     return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=sorted(foreign))
 
@@ -255,6 +260,10 @@ class Listed:
     counts: Counter[str] = field(default_factory=Counter)
     rest: list[Item] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
+
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return sum(table.nbytes for table in (*self.old, *self.young))
 
 
 def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> Listed:

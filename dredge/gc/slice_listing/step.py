@@ -42,11 +42,10 @@ from dredge.gc.slice_listing.slices import (
     sort_by_age,
     unlisted_text,
 )
-from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import Level
 
@@ -72,12 +71,8 @@ def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
     """List `data/`, all slices at once, and write every object older than the cutoff.
 
     An optimized run lists the uncovered slices of its window, and slices with restored objects. A clean run may be
-    planned on an inventory.
-
-    Raises:
-        RefusedError: an object without a usable time, or an incomplete inventory.
-        FormatError: a missing or damaged file of an inventory.
-    """
+    planned on an inventory. Raises RefusedError: an object without a usable time, or an incomplete inventory;
+    FormatError: a missing or damaged file of an inventory."""
     level = Ahead(lambda _: run.reader.list_level(DATA))
     return run.step(
         SliceListingOutput,
@@ -122,7 +117,8 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
 
     The last round lists items of any length, so no rest remains.
     """
-    tuning, config = run.plan.config.tuning, _config(run.plan)
+    tuning = run.plan.config.tuning
+    config = replace(_config(run.plan), decodes=run.plan.state is None and run.folder.goes_on)
     found: list[ListResult] = []
     for turn in range(tuning.listing_rounds_max + 1):
         shares = round_robin(items, run.num_tasks(runner, len(items)))
@@ -172,7 +168,7 @@ def _read_inventory(
     run: Run, runner: TaskRunner, record: StepRecord, folders: Iterable[str]
 ) -> list[ListResult]:
     """Read the inventory of the plan; `folders` are the keys of the folders directly below `data/` now."""
-    contents = _same_inventory(run)
+    contents = find_again(run.plan.inventory, run.plan.namespace, run.store_now(), run.options)
     shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
     tasks = [
         ReadTask(name=f"i{number:05d}", layout=contents.layout, files=share)
@@ -191,18 +187,6 @@ def _read_inventory(
     )
     record.details["inventory"] = to_json(contents.source)
     return results
-
-
-def _same_inventory(run: Run) -> Contents:
-    """Find the inventory of the plan again. Its age was checked by the plan."""
-    planned = run.plan.inventory
-    assert planned is not None
-    found = find_inventory(planned.uri, run.plan.namespace, run.store_now(), timedelta.max, run.options)
-    if found.source != planned:
-        raise RefusedError(
-            f"inventory {planned.uri} was replaced since the run was planned. Nothing was deleted. Start a new run."
-        )
-    return found
 
 
 @partition_function

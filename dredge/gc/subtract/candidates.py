@@ -36,8 +36,7 @@ from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.payload import from_file
-from dredge.runs.summary import Detail, NamedParts, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, from_file
 from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader, open_reader
@@ -262,7 +261,6 @@ CANDIDATES = pa.schema(
 
 # lakeFS signs the addresses that it hands out for uploads.
 _SIGNED = r",[A-Za-z0-9_-]{43}$"
-_MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 
 class SubtractOutput(StepOutput):

@@ -36,17 +36,16 @@ from dredge.gc.state import Base, base_of, open_base
 from dredge.gc.subtract.candidates import Candidates, SubtractConfig, SubtractOutput, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
+from dredge.runs.payload import PartInfo, from_json
 from dredge.runs.pending.rows import due
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, contains, read_hashes, shard_of, unite
 from dredge.sets.live import LiveSet
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.listing_schema import STORAGE_CLASS
-from dredge.storage.model import LOOKS_PER_PAGE, LOOKUPS_A_THREAD, PAGE_ROWS, find_neighbours
-from dredge.storage.parallel import ordered_map
+from dredge.storage.model import LOOKS_PER_PAGE, PAGE_ROWS, find_neighbours
+from dredge.storage.parallel import STORE, ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
@@ -199,8 +198,13 @@ def ask_store(
         close = [names for names in groups if len(names) >= LOOKS_PER_PAGE]
         answers = _listed(partial(_list, reader), close, threads)
     rest = [name for names in groups for name in names if name not in answers]
-    at_once = threads * LOOKUPS_A_THREAD if reader.is_remote else threads
-    answers.update(zip(rest, ordered_map(partial(_stat, reader), rest, at_once), strict=True))
+    answers.update(
+        zip(
+            rest,
+            ordered_map(partial(_stat, reader), rest, STORE if reader.is_remote else threads),
+            strict=True,
+        )
+    )
     refused = by_folder([address for address in rest if isinstance(answers[address], Refused)])
     many = [names for names in refused if len(names) >= refused_min]
     answers.update(_listed(partial(_list_anyway, reader), many, threads))
@@ -344,14 +348,14 @@ def _search_all(
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
         rows = known.find_due_parts(due.marked_at, due.cutoff)
         sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), rows))
-        sources.append((replace(young, name="dropped"), _let_go(run, base, record)))
+        sources.append((replace(young, name="dropped"), _let_go(run.folder, base, record)))
     return [result for source in sources for result in _search(run, runner, record, *source)]
 
 
-def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
+def _let_go(folder: RunFolder, base: Base, record: StepRecord) -> list[str]:
     """Ranges active in the earlier run and not now, and ranges with single paths kept then: policies change."""
     tables = [
-        run.folder.read_part(record.input(ListCommittedOutput).dropped, ["range_id"]),
+        folder.read_part(record.input(ListCommittedOutput).dropped, ["range_id"]),
         base.folder.read_part(base.state.path_ranges, ["range_id"]),
     ]
     return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})

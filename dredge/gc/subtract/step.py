@@ -33,10 +33,9 @@ from dredge.gc.subtract.candidates import (
 )
 from dredge.gc.subtract.earlier_runs import find_drift, look_into
 from dredge.runs.limits import Figures
-from dredge.runs.payload import from_json
+from dredge.runs.payload import PartInfo, StepSummary, from_json
 from dredge.runs.pending.store import Stored
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.hashes import Hashes, read_hashes, split, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet

@@ -40,7 +40,8 @@ from dredge.gc.witness.record import (
     list_tables,
     write_record,
 )
-from dredge.lakefs import LakeFSClient, Repository
+from dredge.lakefs import QUESTIONS, LakeFSClient, Repository
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.run import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
@@ -48,12 +49,11 @@ from dredge.storage.parallel import at_once, ordered_map
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
-    from dredge.runs.summary import PartInfo
+    from dredge.runs.payload import PartInfo
 
 log = logging.getLogger("dredge")
 
 UNKNOWN, CREATED_AGAIN = "known_commits", "created_again"  # kinds of refusals
-_AT_ONCE = 16
 _INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5
 
@@ -177,7 +177,7 @@ def find_unknown(
         asked = sorted(commits.difference(shown))
         if asked:
             log.info("%s: asking lakeFS for %d commits of the last mark", repository, len(asked))
-        known = ordered_map(is_known, asked, _AT_ONCE)
+        known = ordered_map(is_known, asked, QUESTIONS)
         return {commit_id for commit_id, found in zip(asked, known, strict=True) if not found}
 
     inactive = past.inactive
@@ -225,7 +225,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], p
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
     """Write the commits of a complete mark for the marks after it."""
     folder = run.folder
-    now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
+    now = pa.Table.from_pylist(list(_rows(run.folder, committed)), schema=COMMITS)
     carried = folder.read_part(committed.carried_commits)
     tables = folder.read_part(committed.opened_tables)
     write_record(run, committed, pa.concat_tables([now, carried]), tables)
@@ -268,13 +268,13 @@ def _write_parts(
     ]
 
 
-def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    active = run.folder.read_part(committed.commits)
+def _rows(folder: RunFolder, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
+    active = folder.read_part(committed.commits)
     branches: dict[str, list[str]] = defaultdict(list)
-    for row in run.folder.read_part(committed.branches).to_pylist():
+    for row in folder.read_part(committed.branches).to_pylist():
         branches[row["commit_id"]].append(row["branch"])
     metaranges = dict(zip(active["commit_id"].to_pylist(), active["metarange_id"].to_pylist(), strict=True))
-    for row in run.folder.read_part(committed.history).to_pylist():
+    for row in folder.read_part(committed.history).to_pylist():
         commit_id = row["commit_id"]
         is_active = metaranges.pop(commit_id, None) is not None
         yield {**row, "active": is_active, "branches": branches[commit_id]}

@@ -44,8 +44,7 @@ from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.layout import Envelope, read_envelope
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import NewerFormatError, PartInfo, from_json, from_versioned, to_json
 from dredge.runs.tries import read_tagged, replace_again
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once, ordered_map
@@ -348,7 +347,6 @@ log = logging.getLogger("dredge")
 
 type Files = dict[str, ObjectInfo]  # range and metarange files of a namespace by id
 
-_AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024
 DUMP, DAMAGED = "refs dump", "damaged"
 
@@ -454,7 +452,7 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
             log.warning("%s has the name of a range or metarange and cannot be read as one", info.key)
             return DAMAGED
 
-    kinds = ordered_map(read, wanted, _AT_ONCE)
+    kinds = ordered_map(read, wanted)
     return {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
 
 

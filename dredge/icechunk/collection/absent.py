@@ -30,11 +30,11 @@ from dredge.icechunk.collection.run import Base, Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hash_ids, hashes_of
-from dredge.icechunk.repository import AT_ONCE, CHUNKS, MANIFESTS, SNAPSHOTS, read_history
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function, waiting_function
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import CountedSet
@@ -73,7 +73,7 @@ class AskResult:
 
 def _ask_store(reader: ObjectReader, ids: npt.NDArray[np.uint8], new: PartInfo | None = None) -> AskResult:
     keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
-    there = list(ordered_map(partial(exists, reader), keys, AT_ONCE))
+    there = list(ordered_map(partial(exists, reader), keys))
     missing = unite([hashes_of(ids)[~np.array(there, np.bool_)]])
     some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
     return AskResult(asked=len(keys), missing=len(missing), absent=some, new=new)
@@ -116,7 +116,7 @@ def ask_for_chunks(run: WorkerRun, before: CountedSet, task: AskTask) -> AskResu
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
     pieces = []
     keys = [MANIFESTS + manifest for manifest in task.unproved]
-    read = get_ahead(partial(_get_live, reader), keys, AT_ONCE)
+    read = get_ahead(partial(_get_live, reader), keys)
     for (manifest, tag), (key, data) in zip(task.unproved.items(), read, strict=True):
         found = parse_manifest(data, key)
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != tag:

@@ -40,8 +40,8 @@ from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
+from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
@@ -173,14 +173,9 @@ def newly_live(
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     """Re-check, then delete the candidates; a dry run only counts them. After an error, a second call continues at the
-    end of the ledger.
-
-    Raises:
-        RefusedError: a guard did not pass, a person did not approve, the inputs do not belong together, the mark is too
-            old, or a candidate snapshot is in use again.
-        LeaseHeldError: another run has taken over.
-        UnavailableError, ConfigError, PartialError: some objects could not be deleted, or none.
-    """
+    end of the ledger. Raises RefusedError: a guard did not pass, a person did not approve, the inputs do not belong
+    together, the mark is too old, or a candidate snapshot is in use again; LeaseHeldError: another run has taken over;
+    UnavailableError, ConfigError, PartialError: some objects could not be deleted, or none."""
     inputs: list[type[StepOutput]] = [
         *outputs.BulkDeleteOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, outputs.ApproveOutput),

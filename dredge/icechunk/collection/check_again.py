@@ -22,15 +22,15 @@ from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.format.metadata import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, unite_all
 from dredge.storage import ObjectReader, StorageOptions, exists, open_writer
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.deleted import SweptRun, swept_rows
 from dredge.undo.deletions import Deletion, Deletions, read_deletions
-from dredge.undo.putting_back import Source, bring_back, outcomes_of
+from dredge.undo.putting_back import Restored, Source, alarm_rows, bring_back
 
 log = logging.getLogger("dredge")
 
@@ -99,11 +99,14 @@ def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
     left, tried, at = set(absent), set(absent), run.store_now()
     while left and (found := list(_deleted(run, left))):
         run.lease.check(run.plan.lease)
-        waiting = [_rows(source, *_not_yet(source)) for source in found]
+        not_yet = Restored(alarms.NOT_YET)
+        waiting = [
+            alarm_rows(source.run_id, source.rows, [not_yet] * source.rows.num_rows) for source in found
+        ]
         alarms.write_alarm(run.state, label, run.plan.run_id, at, pa.concat_tables(done + waiting))
         for source in found:
             back = bring_back(run.plan.uri, run.state, source, _REASON, run.store_now, run.options)
-            done.append(_rows(source, *outcomes_of(back)))
+            done.append(alarm_rows(source.run_id, source.rows, back))
         # A restored file needs more objects; the same run may have deleted these.
         keys = {key for source in found for key in source.rows["address"].to_pylist()}
         left = absent_files(run.reader) | _absent_chunks(run.reader, keys)
@@ -112,11 +115,6 @@ def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
     if done:
         alarm = alarms.write_alarm(run.state, label, run.plan.run_id, at, pa.concat_tables(done))
         raise _error(run, [alarm])
-
-
-def _not_yet(source: Source) -> tuple[pa.Array, pa.Array]:
-    count = source.rows.num_rows
-    return pa.array([alarms.NOT_YET] * count, pa.string()), pa.array([""] * count, pa.string())
 
 
 def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
@@ -170,17 +168,6 @@ def refuse_alarmed(run: Run) -> None:
 def _error(run: Run, found: list[Alarm]) -> AlarmError:
     command = f"dredge icechunk acknowledge {run.plan.uri}"
     return alarm_error(f"run {run.plan.run_id} of {run.plan.uri} deletes nothing", found, command)
-
-
-def _rows(source: Source, outcomes: pa.Array, messages: pa.Array) -> pa.Table:
-    columns = {
-        "address": source.rows["address"].combine_chunks(),
-        "hash": source.rows["hash"].combine_chunks().cast(pa.uint64()),
-        "deleted_by": pa.array([source.run_id] * source.rows.num_rows, pa.string()),
-        "outcome": outcomes,
-        "message": messages,
-    }
-    return pa.table(columns, schema=alarms.SCHEMA)
 
 
 def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:

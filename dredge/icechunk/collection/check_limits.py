@@ -28,10 +28,9 @@ from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_tips
 from dredge.runs import ledger
 from dredge.runs.limits import Finding, worst
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.pending import store
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import exists
 from dredge.storage.parallel import at_once, ordered_map
@@ -93,7 +92,7 @@ def canaries_among(run: Run, keys: Collection[str], candidates: outputs.ListCand
 def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
     """Look up at most so many canaries in the store; return (existing, missing)."""
     chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
-    there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
+    there = list(ordered_map(lambda key: exists(run.reader, key), chosen))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
     return present, [key for key, is_there in zip(chosen, there, strict=True) if not is_there]
 
@@ -209,7 +208,6 @@ def leave_list(run: Run, record: StepRecord) -> None:
 
 
 SAMPLE = 200
-_AT_ONCE = 64
 _LISTED = ("snapshots", "manifests")
 
 
@@ -256,7 +254,7 @@ def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
         keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
     keys = rng.sample(keys, min(SAMPLE, len(keys)))
     record.counts["deleted_sample"] = len(keys)
-    there = ordered_map(lambda key: exists(run.reader, key), keys, _AT_ONCE)
+    there = ordered_map(lambda key: exists(run.reader, key), keys)
     left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
     if left:
         yield f"{len(left)} deleted objects are still there, such as {left[0]}"

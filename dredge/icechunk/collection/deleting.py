@@ -12,7 +12,7 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import FOLDERS, names_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.sweep import DeletingTask
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import contains, read_hashes

@@ -48,8 +48,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.repository import AT_ONCE, MANIFESTS, OBJECT_FOLDERS, SNAPSHOTS, read_parsed
 from dredge.runs.parts import get_part_cache, parquet_bytes, read_cached, read_parquet
-from dredge.runs.payload import from_json, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo, from_json, to_json
 from dredge.sets.hashes import Hashes, contains, unite, unite_all
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import map_ahead, ordered_map
@@ -336,7 +335,7 @@ def manifest_rows(
             return manifest, named_chunks(data, key, refs=refs[manifest])
 
     with _missing_is_damage(reader):
-        yield from map_ahead(read, sorted(refs), AT_ONCE, lambda row: sum(ids.nbytes for ids in row[1]))
+        yield from map_ahead(read, sorted(refs), lambda row: sum(ids.nbytes for ids in row[1]))
 
 
 @contextmanager

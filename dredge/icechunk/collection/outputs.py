@@ -12,9 +12,8 @@ from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
+from dredge.runs.payload import Detail, NamedPart, PartInfo, StepOutput, from_json
 from dredge.runs.pending.store import PendingList
-from dredge.runs.summary import Detail, NamedPart, PartInfo, StepOutput
 from dredge.runs.versions import Version
 from dredge.sets.hashes import Hashes
 from dredge.sets.live import CountedSet

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
+from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, cache_uri, columns_of, rows_of
 from dredge.icechunk.collection.witness.record import FORGET_LOST
@@ -29,18 +29,17 @@ from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import KnownSnapshots, read_history
 from dredge.inventory.manifest import Inventory
-from dredge.runs.clock import Clock, running_seconds, utc_now
+from dredge.runs.clock import Clock, utc_now
 from dredge.runs.consents import read_consents
-from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.parts import cache_parts
-from dredge.runs.payload import from_versioned, to_json
+from dredge.runs.payload import PartInfo, from_versioned
 from dredge.runs.pending import store
-from dredge.runs.run import CollectionRun
-from dredge.runs.summary import PartInfo
+from dredge.runs.run import CollectionRun, read_stored_plan
 from dredge.runs.versions import CLEAN, Current, Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 from dredge.storage.parallel import at_once
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.ways import UndoWay
@@ -226,10 +225,7 @@ def parse_plan(value: object) -> CollectionPlan:
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
     """Read the plan of a run; ConfigError if there is no run."""
-    try:
-        return parse_plan(read_json(open_writer(run_uri, options), PLAN))
-    except NotFoundError:
-        raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
+    return read_stored_plan(run_uri, parse_plan, options)
 
 
 @dataclass
@@ -247,18 +243,7 @@ class Run(CollectionRun[CollectionPlan]):
         plan: CollectionPlan | None = None,
     ) -> Run:
         """Open a run by the URI of its folder, with its plan if it was just written; ConfigError if there is none."""
-        # A caller with a plan has just written it, under its lease.
-        written, held_at = ({}, None) if plan is None else ({PLAN: to_json(plan)}, running_seconds())
-        plan = plan or read_plan(run_uri, options)
-        return cls(
-            plan=plan,
-            folder=RunFolder(open_writer(run_uri, options), plan.run_id, written=written),
-            reader=open_reader(plan.uri, options),
-            state=open_state(plan.uri, options),
-            clock=clock,
-            options=options,
-            _held_at=held_at,
-        )
+        return cls._open(run_uri, options, clock, plan, read_plan, open_state)
 
     @property
     def lease(self) -> Lease:

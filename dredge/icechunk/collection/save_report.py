@@ -22,11 +22,10 @@ from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.repository import FOLDERS, NAMES
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepOutput, StepSummary, to_json
 from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
 from dredge.runs.report import OUTCOMES, ReportRow, RunResults, duration_text, render_html, size_text
 from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import CLEAN, OPTIMIZED, Current
 from dredge.sets.live import CountedSet
@@ -434,13 +433,9 @@ def _figures(report: Mapping[str, Any]) -> dict[str, int]:
 
 def advance_state(run: Run) -> StepSummary | None:
     """Write the state for the next run; None for a run with kept kinds, a dry run, or an optimized run without a usable
-    pending list: the next run builds on the same state as this one.
-
-    Raises:
-        RefusedError: a step is incomplete, or the inputs do not belong together.
-        ConflictError: another run has advanced the state.
-        LeaseHeldError: another run has taken over.
-    """
+    pending list: the next run builds on the same state as this one. Raises RefusedError: a step is incomplete, or the
+    inputs do not belong together; ConflictError: another run has advanced the state; LeaseHeldError: another run has
+    taken over."""
     config, mark = run.plan.config, run.folder.read_output(outputs.MarkOutput)
     if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None

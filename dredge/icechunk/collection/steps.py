@@ -43,7 +43,6 @@ from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.pinned import ids_outside_manifests
 from dredge.icechunk.collection.run import (
-    PLAN,
     CollectionPlan,
     Run,
     RunState,
@@ -54,20 +53,29 @@ from dredge.icechunk.collection.run import (
 from dredge.icechunk.collection.save_report import build_report, make_question, save_report, write_report
 from dredge.icechunk.ids import hash_ids, hashes_of_names
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
+from dredge.icechunk.preflight import check
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, names_of, spec_version
-from dredge.inventory.manifest import latest_cutoff, plan_inventory
+from dredge.inventory.manifest import plan_inventory
 from dredge.runs.clock import Clock, StoreClock, compare_store, utc_now
 from dredge.runs.failures import closing_with, partial_after
-from dredge.runs.lease import LeaseGrant, hand_over
+from dredge.runs.lease import LeaseGrant
 from dredge.runs.parts import BY_DIGEST, cache_parts
+from dredge.runs.payload import StepSummary
 from dredge.runs.pending.store import Stored
-from dredge.runs.run import PlannedRun, check_resumable, is_local, local_holder, resume_local, write_plan
-from dredge.runs.summary import StepSummary
+from dredge.runs.run import (
+    PlannedRun,
+    check_resumable,
+    is_local,
+    local_holder,
+    release_lease,
+    resume_run,
+    write_plan,
+)
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.runs.versions import CLEAN, Current, choose_mode
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
-from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage import StorageOptions, open_reader
 from dredge.storage.parallel import at_once
 from dredge.storage.probe import demand_conditions
 from dredge.undo import purge as purging
@@ -86,11 +94,14 @@ __all__ = [
     "Question",
     "Run",
     "bulk_delete",
+    "check",
     "check_limits",
     "check_resumable",
     "is_local",
     "list_candidates",
     "mark",
+    "release_lease",
+    "resume_run",
     "save_report",
     "verify",
 ]
@@ -152,11 +163,6 @@ def read_report(run: Run) -> dict[str, Any]:
     return report
 
 
-def release_lease(run: Run) -> None:
-    """Release the lease, unless another run has taken it."""
-    run.lease.release(run.plan.lease)
-
-
 def _deleted_text(objects: int) -> str:
     return f"{objects:,} objects were deleted." if objects else ""
 
@@ -208,7 +214,7 @@ def plan_collection(
         spec_version=version,
         run_uri=run_uri,
         created_at=now,
-        cutoff=latest_cutoff(now, config.min_age_seconds, inventory),
+        cutoff=config.cutoff(now, None if inventory is None else inventory.created_at),
         mode=mode,
         why_mode=why,
         state=None if current.state is None else current.version,
@@ -244,22 +250,6 @@ def _swept_since(records: Deletions, base: RunState) -> str | None:
     later = (found.run_id for found in records.found if found.at >= base.started_at)
     unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
     return next((run_id for run_id in (*later, *unread) if run_id != base.run_id), None)
-
-
-def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
-    """Let a planned collection continue under a new lease of the same holder; False for a run of another holder or
-    another repository, or after a later lease. Raises ConfigError if there is no run."""
-    plan = read_plan(run_uri, options)
-    if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
-        return False
-    log.info("run %s continues under lease number %d", plan.run_id, grant.fencing)
-    return True
-
-
-def reopen_run(run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
-    """Take the lease of a local run again, and open the run; raises as `dredge.runs.run.resume_local`."""
-    resume_local(Run.open(run_uri, options, clock))
-    return Run.open(run_uri, options, clock)
 
 
 def mark_for_purge(

@@ -116,16 +116,10 @@ def expire_by_library(
     approved_digest: str | None = None,
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
-    """Plan an expiration of spec 2, apply it through the library, and compare.
-
-    Args:
-        delete_ref: deletes one ref. Expired refs are deleted by name first, and the library deletes none.
-
-    Raises:
-        RefusedError: the approved plan is outdated, or the repository is not online.
-        PartialError: the library expired, and the credentials do not allow to read its record.
-        OutcomeDiffersError: the result differs from the plan, or exceeds the approval; with the snapshots.
-    """
+    """Plan an expiration of spec 2, apply it through the library, and compare. `delete_ref`: deletes one ref. Expired
+    refs are deleted by name first, and the library deletes none. Raises RefusedError: the approved plan is outdated, or
+    the repository is not online; PartialError: the library expired, and the credentials do not allow to read its
+    record; OutcomeDiffersError: the result differs from the plan, or exceeds the approval; with the snapshots."""
     history = repository.read_history(reader)
     if history.spec_version != 2:
         raise ConfigError(f"{reader.uri}: has spec version {history.spec_version}, not 2")

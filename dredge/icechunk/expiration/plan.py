@@ -380,13 +380,8 @@ def plan_expiration(
 ) -> ExpirationPlan:
     """Plan an expiration; the plan is empty if no snapshot is expired.
 
-    Refs with a label in `kept_refs` are not deleted.
-
-    Raises:
-        ConfigError: a naive threshold, or an unknown rule.
-        FormatError: parents are missing or form a cycle.
-        RefusedError: a snapshot is not strictly newer than its parent.
-    """
+    Refs with a label in `kept_refs` are not deleted. Raises ConfigError: a naive threshold, or an unknown rule;
+    FormatError: parents are missing or form a cycle; RefusedError: a snapshot is not strictly newer than its parent."""
     if threshold.utcoffset() is None:
         raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone; give an aware time")
     name = rule or f"spec_v{history.spec_version}"

@@ -73,11 +73,7 @@ class TableHash:
 def table_id(
     records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str] | Mapping[str, bytes]
 ) -> str:
-    """The id of a table.
-
-    Args:
-        properties: `type`, and those of a refs dump.
-    """
+    """The id of a table. `properties`: `type`, and those of a refs dump."""
     table_hash = TableHash()
     for key, value in records:
         table_hash.add(key, value)

@@ -20,15 +20,10 @@ class Value:
         svarint(length of identity) · identity · svarint(length of data) · data     (the rest is ignored)
 
     The lengths are zig-zag numbers: 32 is the byte 40, 64 the bytes 80 01. Identity is 32 raw bytes in a range, and the
-    range's id as 64 ASCII characters in a metarange. Source: lakeFS pkg/graveler/committed/value.go
+    range's id as 64 ASCII characters in a metarange. Source: lakeFS pkg/graveler/committed/value.go"""
 
-    Attributes:
-        identity: equal for equal content, whatever the address and time.
-        data: an encoded entry, or an encoded RangeData.
-    """
-
-    identity: bytes
-    data: bytes
+    identity: bytes  # equal for equal content, whatever the address and time
+    data: bytes  # an encoded entry, or an encoded RangeData
 
     def encode(self) -> bytes:
         """Encode the value as a table holds it. Raises ValueError if a part is larger than a server accepts."""
@@ -62,17 +57,11 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True)
 class RangeInfo:
-    """A range of a metarange.
+    """A range of a metarange."""
 
-    Attributes:
-        id: 64 hex digits; the file is `_lakefs/<id>`.
-        min_key: its first key; not reliable in files of old servers.
-        max_key: its last key; ranges are sorted by it.
-    """
-
-    id: str
-    min_key: bytes
-    max_key: bytes
+    id: str  # 64 hex digits; the file is `_lakefs/<id>`
+    min_key: bytes  # its first key; not reliable in files of old servers
+    max_key: bytes  # its last key; ranges are sorted by it
     estimated_size: int
     count: int
 
@@ -105,15 +94,10 @@ def is_table_id(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MetaRange:
-    """The ranges of a commit.
+    """The ranges of a commit."""
 
-    Attributes:
-        id: 64 hex digits, or empty for the content of a repository's first commit, which has no file.
-        ranges: sorted by key, disjoint.
-    """
-
-    id: str
-    ranges: tuple[RangeInfo, ...]
+    id: str  # 64 hex digits, or empty for the content of a repository's first commit, which has no file
+    ranges: tuple[RangeInfo, ...]  # sorted by key, disjoint
 
     @property
     def count(self) -> int:

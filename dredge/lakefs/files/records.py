@@ -43,24 +43,18 @@ _STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository: an instance of its name.
-
-    Args:
-        storage_namespace: URI prefix of all its objects, without trailing slash.
-        instance_uid: xid of this instance; a repository that reuses the name has another.
-        state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
-            begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
-        storage_id: "" with a single block store.
-    """
+    """A repository: an instance of its name."""
 
     name: str
-    storage_namespace: str
+    storage_namespace: str  # URI prefix of all its objects, without trailing slash
     default_branch: str
     creation_date: datetime
-    instance_uid: str
+    instance_uid: str  # xid of this instance; a repository that reuses the name has another
+    # `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has begun,
+    # when it can only be deleted again. Unknown states are read as `in-deletion`.
     state: RepositoryState = "active"
     read_only: bool = False
-    storage_id: str = ""
+    storage_id: str = ""  # "" with a single block store
 
     @property
     def in_deletion(self) -> bool:
@@ -105,19 +99,13 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch: its head, and the staging tokens on top of it.
-
-    Args:
-        staging_token: partition of the newest changes.
-        sealed_tokens: partitions of older changes not committed yet, newest first.
-        hidden: left out of the default listing; as live as any other.
-    """
+    """A branch: its head, and the staging tokens on top of it."""
 
     name: str
     commit_id: str
-    staging_token: str
-    sealed_tokens: tuple[str, ...] = ()
-    hidden: bool = False
+    staging_token: str  # partition of the newest changes
+    sealed_tokens: tuple[str, ...] = ()  # partitions of older changes not committed yet, newest first
+    hidden: bool = False  # left out of the default listing; as live as any other
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -24,9 +24,8 @@ from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.runs.cleanup import ListedFiles
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
+from dredge.runs.payload import NewerFormatError, PartInfo, from_json, from_versioned, to_json
 from dredge.runs.pending.rows import FOUND, PENDING, PartFacts, Turn, Waits, advance
-from dredge.runs.summary import PartInfo
 from dredge.runs.tries import replace_again
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter

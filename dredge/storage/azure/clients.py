@@ -164,11 +164,7 @@ def _is_there(name: str) -> bool:
 
 
 def container_client(options: StorageOptions, url: str, retries: bool = True) -> ContainerClient:
-    """The SDK's client of a container.
-
-    Args:
-        retries: False for a client that reports throttling instead of trying again.
-    """
+    """The SDK's client of a container. `retries`: False for one that reports throttling instead of trying again."""
     return CLIENTS.get((options, url, retries), lambda: _build(options, container_of(url), retries))
 
 
@@ -228,11 +224,8 @@ def _build(options: StorageOptions, container: Container, retries: bool) -> Cont
 
 
 def credential_of(container: Container, options: AzureOptions) -> Any:
-    """Credentials for an account: its key or SAS token, or an identity.
-
-    Raises:
-        ConfigError: an identity's token would be sent to a host other than the service's.
-    """
+    """Credentials for an account: its key or SAS token, or an identity. Raises ConfigError: an identity's token would
+    be sent to a host other than the service's."""
     from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
     if options.account == container.account:
@@ -254,17 +247,14 @@ def credential_of(container: Container, options: AzureOptions) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AzureAccess:
-    """The access of another client to a container; secrets never show in `repr`.
-
-    Attributes:
-        bearer_token: of an identity, valid for about an hour; None with another credential.
-    """
+    """The access of another client to a container; secrets never show in `repr`."""
 
     account: str
     container: str
     endpoint: str
     key: str | None = field(default=None, repr=False)
     sas_token: str | None = field(default=None, repr=False)
+    # of an identity, valid for about an hour; None with another credential
     bearer_token: str | None = field(default=None, repr=False)
 
 

@@ -388,11 +388,8 @@ class AzureVersionDeleter(_AzureBatches, deleting.BatchVersionDeleter):
 
 
 def read_answers(keys: Sequence[str], body: bytes) -> list[DeleteOutcome]:
-    """Outcome of each key by the answer to a batch; unclear without an answer, or with two.
-
-    Args:
-        keys: in the order of the requests; the index is the Content-ID.
-    """
+    """Outcome of each key by the answer to a batch; unclear without an answer, or with two. `keys`: in the order of the
+    requests; the index is the Content-ID."""
     said: dict[int, DeleteOutcome] = {}
     boundary = body.lstrip().split(b"\r\n", 1)[0]
     for part in body.split(boundary) if boundary.startswith(b"--") else []:

@@ -265,12 +265,9 @@ def list_blobs(
 
 
 def _in_byte_order(pages: Pages, flat: bool, stop: str) -> Iterator[pa.RecordBatch]:
-    """Yield pages in byte order; from the first name in doubt, the rest is held and sorted.
-
-    Args:
-        flat: whether the account lists names in order.
-        stop: the first name after the wanted names, in ASCII, for which all orders agree; "" for none.
-    """
+    """Yield pages in byte order; from the first name in doubt, the rest is held and sorted. `flat`: whether the account
+    lists names in order. `stop`: the first name after the wanted names, in ASCII, for which all orders agree; "" for
+    none."""
     last, held = "", list[pa.RecordBatch]()
     for page in pages:
         held_back = held or page.doubtful or not flat

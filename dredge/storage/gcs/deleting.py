@@ -96,12 +96,8 @@ def rewrite(
     if_absent: bool = False,
     wanted: tuple[int | None, str | None] | None = None,
 ) -> Resource:
-    """Copy one generation of an object, and compare the copy with it.
-
-    Args:
-        generation: of the source; "" is the current one.
-        wanted: required size and tag of the source.
-    """
+    """Copy one generation of an object, and compare the copy with it. `generation`: of the source; "" is the current
+    one. `wanted`: required size and tag of the source."""
     url = wire.object_url(options, *source)
     told = wire.ask(options, "GET", url, doing, params={"generation": generation} if generation else {})
     found = read_resource(told.body, doing)

@@ -135,11 +135,7 @@ BATCH_ROWS = 8000
 def pages(
     options: GcsOptions, bucket: str, prefix: str, fields: str = FIELDS, **more: str
 ) -> Iterator[Listed]:
-    """All pages of one listing.
-
-    Args:
-        prefix: whole, from the root of the bucket.
-    """
+    """All pages of one listing. `prefix`: whole, from the root of the bucket."""
     doing = f"listing gs://{bucket}/{prefix}"
     asked: dict[str, Any] = {
         "prefix": prefix,

@@ -325,14 +325,8 @@ class PartAnswer:
 def send_batch(
     options: GcsOptions, bucket: str, parts: Sequence[Part], doing: str
 ) -> list[PartAnswer | None]:
-    """Make many requests by one, at most BATCH_PARTS.
-
-    Returns:
-        The answers in the order of the parts; None for a part without a clear answer.
-
-    Raises:
-        DredgeError: the whole request failed; the outcome of its parts is unknown.
-    """
+    """Make many requests by one, at most BATCH_PARTS. Returns the answers in the order of the parts; None for a part
+    without a clear answer. Raises DredgeError: the whole request failed; the outcome of its parts is unknown."""
     boundary = secrets.token_hex(16)
     body = b"".join(_written(options, bucket, part, number, boundary) for number, part in enumerate(parts))
     answer = send(

@@ -26,7 +26,7 @@ from dredge.storage.keys import is_plain, is_text
 from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import get_ahead
 from dredge.storage.remote import CHUNK_BYTES, OpenObject
 
 RESERVED = ".dredge-tmp~"
@@ -310,8 +310,8 @@ class LocalReader(_Local):
         with self._open(key) as file:
             return file.read()
 
-    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
-        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        return get_ahead(self.get, keys)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         with self._open(key) as file:

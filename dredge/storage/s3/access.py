@@ -31,6 +31,7 @@ from dredge.connections import any_proxy, proxies_for
 from dredge.errors import ConfigError
 from dredge.storage.https import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import MOST, STORE
 from dredge.storage.remote import ProcessCache
 from dredge.storage.s3.resolving import (
     ANYWHERE,
@@ -69,7 +70,7 @@ def check_bucket(bucket: str) -> None:
             raise ConfigError(f"s3://{bucket}: {why}. Nothing was touched.")
 
 
-POOL_CONNECTIONS = 64
+POOL_CONNECTIONS = MOST
 READ_ATTEMPTS = 6
 # Settings with the same effect in both clients. With any other setting only boto3 is used.
 _FOR_BOTH = frozenset(
@@ -93,18 +94,13 @@ _FOR_BOTH = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """Settings of a bucket.
-
-    Attributes:
-        url: of the bucket, without a trailing slash; its form is the addressing style.
-        verify: a file with authorities, True for the usual authorities, False for no check.
-    """
+    """Settings of a bucket."""
 
     session: Any
-    url: str
+    url: str  # of the bucket, without a trailing slash; its form is the addressing style
     region: str
     endpoint_url: str | None
-    verify: bool | str
+    verify: bool | str  # a file with authorities, True for the usual authorities, False for no check
     proxies: dict[str, str]
     config: dict[str, Any]
 
@@ -257,6 +253,7 @@ def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
     if requester_pays:
         events.register("before-call.s3", _pay)
     events.register_first("needs-retry.s3", _end_at_a_certificate)
+    events.register("needs-retry.s3", _note_refusal)
     _come_before_the_search_for_errors(events)
     for operation in _ROOTS:
         events.register_last(f"before-parse.s3.{operation}", _keep_kind)
@@ -291,6 +288,11 @@ def _keep_kind(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
     customized_response_dict[IS_ANSWER] = _ROOTS[operation_model.name] in response_dict["body"][:1024]
+
+
+def _note_refusal(response: tuple[Any, Any] | None, **_: object) -> None:
+    if response is not None and response[0].status_code in (429, 503):
+        STORE.refused()
 
 
 def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:
@@ -347,11 +349,7 @@ CLIENTS = ProcessCache()
 
 
 def s3_client(options: StorageOptions, bucket: str, retries: bool = True) -> S3Client:
-    """The boto3 client of a bucket.
-
-    Args:
-        retries: False for a client that reports throttling instead of trying again.
-    """
+    """The boto3 client of a bucket. `retries`: False for a client that reports throttling instead of trying again."""
     return CLIENTS.get(
         ("boto3", options, bucket, retries),
         lambda: access_to(options, bucket).client(retries, options.requester_pays),

@@ -8,8 +8,8 @@ ANEW = "test_an_object_written_anew_since_the_inventory_is_young_and_stays"
 INVENTORY = (
     Breakage("what an inventory names is believed to be there still", "dredge.gc.subtract.step", "_subtract",
              Put("IfExp", "from_inventory", None), (ANEW,)),
-    Breakage("an object written since the inventory is old enough", "dredge.inventory.manifest",
-             "latest_cutoff", Keep("Call", "min", "args.0"),
+    Breakage("an object written since the inventory is old enough", "dredge.approve.settings",
+             "CollectionSettings.cutoff", Keep("Call", "min", "args.0"),
              ("test_an_object_written_anew_long_ago_but_after_the_inventory_stays_as_well",)),
     Breakage("slices count as covered that the inventory could not see", "dredge.gc.run", "Plan.covers_until",
              Drop("Assign", 2), ("test_slices_of_an_inventory_count_as_covered_by_its_own_time",)),
@@ -29,7 +29,7 @@ INVENTORY = (
     Breakage("an inventory that lacks slices is taken for complete", "dredge.gc.slice_listing.step",
              "_check_complete", Put("If", "missing", False),
              ("test_an_inventory_without_an_old_slice_is_refused",)),
-    Breakage("another inventory than the planned one is read", "dredge.gc.slice_listing.step",
-             "_same_inventory", Put("If", "source", False),
+    Breakage("another inventory than the planned one is read", "dredge.inventory.manifest",
+             "find_again", Put("If", "source", False),
              ("test_an_inventory_that_was_replaced_since_the_plan_stops_the_run",)),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from tests.mutations.breakages.breakage import HISTORIES, Breakage
 from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 
 AGE_AND_PLACE = (
-    Breakage("the cutoff is now", "dredge.inventory.manifest", "latest_cutoff", Keep("BinOp", 2, "left"),
+    Breakage("the cutoff is now", "dredge.approve.settings", "CollectionSettings.cutoff", Keep("BinOp", 2, "left"),
              ("test_trap_05_age_is_the_stores_and_the_bound_is_strict",)),
     Breakage("an object of exactly the minimum age counts as old", "dredge.gc.slice_listing.slices",
              "sort_by_age", Rename("Call", "less", "less_equal"),

@@ -52,7 +52,7 @@ BUGS = (
     bug("limits of Icechunk are not asked", 24, "limit"),
     bug("the guards of Icechunk do not ask for the lease", 0, "figures", Focus(("asleep",))),
     bug("an older report of Icechunk replaces a later one", 1, "report", Focus(("late_report",))),
-    bug("a run of Icechunk is resumed unconditionally", 3, "lease", Focus(("resumed",))),
+    bug("a run is resumed unconditionally", 3, "lease", Focus(("resumed",))),
     bug("a run of Icechunk without a listing deletes what live manifests name", 0, "live",
         Focus(("shared_chunks",), {**_AUTO, **_BLIND})),
     bug("new manifests are not counted", 14, "peace", Focus(("shared_chunks",), {**_AUTO, **_BLIND})),

@@ -114,7 +114,7 @@ class Maintenance(Tries):
         if task == "acquire_lease":
             grant = make_lease(open_state(URI)).acquire(f"dag {run.name}")
             if run.run_uri:
-                steps.resume_run(run.run_uri, URI, grant)
+                steps.resume_run(steps.Run.open(run.run_uri), URI, grant)
             return grant
         if task == "plan":
             config = from_json(CollectConfig, run.config)

@@ -14,11 +14,10 @@ from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, Reje
 from dredge.gc.approve import ApproveOutput, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.run import StepRecord
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
+from dredge.runs.run import StepRecord, release_lease
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter
 from tests.support.approvals import approved_run, change, said, take, waiting_run

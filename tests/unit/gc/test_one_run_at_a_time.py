@@ -4,10 +4,11 @@ import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, plan_run, release_lease
+from dredge.gc.planning import acquire_lease, plan_run
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import bulk_delete, subtract, verify
 from dredge.runs import run as runs
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.gc import busy_world, deleting

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.ranges import read_metarange
 from dredge.runs.pending.rows import YOUNG
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
 from dredge.storage import open_deleter, open_reader, open_writer

@@ -11,12 +11,12 @@ import pytest
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.planning import plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
-from dredge.runs.payload import from_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary, from_json
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import LocalRunner
 from lakefs_embedded.server.endpoint import InjectedResponse
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server

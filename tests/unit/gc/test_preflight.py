@@ -14,7 +14,7 @@ from lakefs_sdk.models import GarbageCollectionRules
 
 from dredge.cli import main
 from dredge.gc.config import GCConfig
-from dredge.gc.mark_uncommitted.kv_store import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.preflight import check
 from dredge.gc.run import open_state
 from dredge.gc.witness.owner import BLOCK, KEY, PLANNED, Block, Owner, Site, claim, write_id

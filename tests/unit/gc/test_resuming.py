@@ -12,11 +12,11 @@ from dredge.errors import (
     RejectedError,
 )
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, plan_run, resume_run
+from dredge.gc.planning import acquire_lease, plan_run
 from dredge.gc.run import Run, read_plan
 from dredge.gc.steps import resume
-from dredge.runs.run import check_resumable
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
+from dredge.runs.run import check_resumable, resume_run
 from tests.support.approvals import said
 from tests.support.gc import World, busy_world, make_world
 
@@ -112,9 +112,9 @@ def test_a_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only(
     plan = make_world().plan().plan
     first = plan.lease
     later = replace(first, fencing=first.fencing + 2)
-    assert not resume_run(plan.run_uri, "another", later)
-    assert not resume_run(plan.run_uri, plan.repository, replace(later, holder="another"))
+    assert not resume_run(Run.open(plan.run_uri), "another", later)
+    assert not resume_run(Run.open(plan.run_uri), plan.repository, replace(later, holder="another"))
     assert read_plan(plan.run_uri) == plan
-    assert resume_run(plan.run_uri, plan.repository, later)
-    assert not resume_run(plan.run_uri, plan.repository, replace(first, fencing=first.fencing + 1))
+    assert resume_run(Run.open(plan.run_uri), plan.repository, later)
+    assert not resume_run(Run.open(plan.run_uri), plan.repository, replace(first, fencing=first.fencing + 1))
     assert read_plan(plan.run_uri) == replace(plan, lease=later)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.canaries import Canary
+from dredge.gc.check_limits import Canary, canaries
 from dredge.gc.insight.why_answer import find_target
 from dredge.lakefs.files.addresses import answer_readings
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from tests.support.gc import World, make_world, stage_again, summary_of
 
 LIVE = ("data/odd/pct%20x", "data/odd/q?x=1")

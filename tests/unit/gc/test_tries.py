@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import ConflictError, OvertakenError, RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, release_lease
+from dredge.gc.planning import acquire_lease
 from dredge.gc.run import PLAN
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import (
@@ -21,6 +21,7 @@ from dredge.gc.steps import (
 )
 from dredge.runs import ledger
 from dredge.runs.lease import hand_over
+from dredge.runs.run import release_lease
 from dredge.storage import DeleteOutcome, open_writer
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
 from tests.support.memory_store import MemoryDeleter

@@ -17,7 +17,7 @@ from dredge.errors import (
 )
 from dredge.lakefs import Environment, LakeFSClient, Ref, Rules
 from dredge.lakefs.client import OLDEST_SERVER, normalized_url
-from dredge.lakefs.transport import TRIES
+from dredge.lakefs.transport import QUESTIONS, TRIES
 from tests.support.captured import FOLDER, captured_answer
 from tests.support.http import Asked, Script
 
@@ -247,8 +247,10 @@ def test_errors_come_by_what_to_do_about_them(
     server: Script, client: LakeFSClient, status: int, family: type[DredgeError]
 ) -> None:
     server.answer = lambda _: (status, {"message": "the words: not found"})
+    refusals = QUESTIONS.refusals
     with pytest.raises(family, match="the words"):
         client.repository("lake")
+    assert (QUESTIONS.refusals > refusals) == (status in (429, 503))
 
 
 def test_an_answer_that_is_no_json_is_not_lakefs(server: Script, client: LakeFSClient) -> None:

@@ -9,9 +9,8 @@ import pytest
 from dredge.errors import FormatError, OvertakenError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import BY_DIGEST, cache_parts
-from dredge.runs.payload import from_json, from_sealed, to_json
+from dredge.runs.payload import PartInfo, StepSummary, from_json, from_sealed, to_json
 from dredge.runs.run import StepRecord, perform
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store

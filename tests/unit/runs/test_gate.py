@@ -14,7 +14,7 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig, Watch, publish, watching, write_look
 from dredge.runs.lease import Lease
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import MemoryReader, forget_memory_store, memory_store

@@ -10,9 +10,8 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.payload import to_json
+from dredge.runs.payload import StepOutput, to_json
 from dredge.runs.run import CollectionRun, StepRecord, check_resumable, is_local, local_holder, resume_local
-from dredge.runs.summary import StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.runs.tries import newest_number
 from dredge.runs.versions import POINTER

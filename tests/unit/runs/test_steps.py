@@ -9,8 +9,8 @@ import pytest
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import StepOutput, StepSummary
 from dredge.runs.run import PLAN, Ahead, StepRecord, breaks, collect_links, perform
-from dredge.runs.summary import StepOutput, StepSummary
 from dredge.runs.tries import newest_number
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store

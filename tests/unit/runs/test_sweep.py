@@ -13,8 +13,8 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, publish, write_look
 from dredge.runs.lease import Lease
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask, Protected, sweep_then_settle
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry

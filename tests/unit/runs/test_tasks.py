@@ -14,8 +14,7 @@ import pytest
 from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.gc.verify import verify_parts
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import Json, to_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import Json, PartInfo, to_json
 from dredge.runs.tasks import LocalRunner, Stores, WorkerRun, partition_function, waiting_function
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer

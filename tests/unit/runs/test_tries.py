@@ -16,8 +16,8 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.folder import FAILED, RunFolder
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import StepRecord, perform
-from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.memory_store import forget_memory_store

@@ -9,6 +9,7 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError, Unavailable
 from dredge.storage import StorageOptions, environment_of_child, open_deleter, open_reader, open_writer
 from dredge.storage.https import redact
 from dredge.storage.location import parse_uri
+from dredge.storage.parallel import STORE
 from tests.support.objectstore import Answer, ScriptedS3
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -149,6 +150,7 @@ def test_errors_belong_to_families_and_carry_no_secret(
             lambda: writer.put_if_absent("k", b""),
             lambda: list(writer.list()),
         ]
+        refusals = STORE.refusals
         for call in calls:
             with pytest.raises(family) as caught:
                 call()
@@ -156,6 +158,7 @@ def test_errors_belong_to_families_and_carry_no_secret(
             assert SECRET not in str(caught.value)
             assert TOKEN not in str(caught.value)
             assert "AKIAX" not in str(caught.value)
+        assert (STORE.refusals > refusals) == (status == 503)
         if status == 403:
             outcome = deleter.delete(["k"])[0]
             assert (outcome.outcome, outcome.code) == ("failed", code)

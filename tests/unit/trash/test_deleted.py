@@ -1,16 +1,46 @@
 """Repositories handed over in `graveler_deleted` (step 2 of the design): their partition goes, then the entry."""
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import batched
+
 import pytest
 
 from dredge.errors import UnavailableError
+from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.restore import restore
 from dredge.trash.steps import CleanReport
 from tests.support.kv_world import DAY, World
+from tests.support.memory_rows import FrozenView, MemoryRows
 from tests.support.trash import Ground
 
 ENTRIES = b"graveler_deleted"
 KINDS = {"kinds": ["deleted-repository"]}
+
+
+class Transactions(MemoryRows):
+    """Deletes two rows at a time, each pair under all guards, and lets something happen in between."""
+
+    def __init__(self, world: World, between: Callable[[], object] = lambda: None) -> None:
+        super().__init__(world.kv)
+        self.between = between
+        self.views = 0
+
+    def view(self) -> AbstractContextManager[FrozenView]:
+        self.views += 1
+        return super().view()
+
+    def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        done: list[bool] = []
+        for pair in batched(rows, 2):
+            try:
+                done += super().delete_rows(pair, guards)
+            except GuardFailedError as error:
+                raise GuardFailedError(str(error), done) from None
+            between, self.between = self.between, lambda: None
+            between()
+        return done
 
 
 def rows_of(world: World, partition: bytes) -> int:
@@ -78,7 +108,9 @@ def test_a_failure_of_one_repository_is_no_failure_of_the_next(ground: Ground) -
     bad, good = world.hand_over("bad"), world.hand_over("good")
 
     def throttled() -> None:
-        raise UnavailableError("throttled")
+        world.store.before_delete.append(throttled)
+        if bad in {row.partition for row in world.store.asked[-1]}:
+            raise UnavailableError("throttled")
 
     ground.scan()
     world.store.before_delete.append(throttled)
@@ -87,8 +119,54 @@ def test_a_failure_of_one_repository_is_no_failure_of_the_next(ground: Ground) -
     assert (ground.report()["status"], ground.report()["rows_removed"]) == ("failed", 3)
     assert ground.state.open_run() is not None
     assert (rows_of(world, bad), rows_of(world, good), rows_of(world, ENTRIES)) == (2, 0, 1)
+    world.store.before_delete.clear()
     assert ground.clean(**KINDS).status == "done"
     assert (rows_of(world, bad), rows_of(world, ENTRIES)) == (0, 0)
+
+
+def test_deleted_repositories_share_their_looks(ground: Ground) -> None:
+    rows = Transactions(ground.world)
+    ground.world.store.rows = rows
+
+    def views(repositories: int) -> int:
+        for number in range(repositories):
+            ground.world.hand_over(f"r{repositories}-{number}")
+        ground.scan()
+        before = rows.views
+        assert set(fates(ground.clean(DAY, **KINDS)).values()) == {"deleted"}
+        return rows.views - before
+
+    assert views(3) == views(30)
+
+
+def test_what_one_deletion_removed_is_compared_before_the_next_one(ground: Ground) -> None:
+    world = ground.world
+    first, _, last = (world.hand_over(name) for name in ("one", "pond", "tarn"))
+    world.store.rows.guards_max = 2  # type: ignore[misc]
+    ground.scan()
+    world.store.after_delete.append(lambda: world.record(first))
+    with pytest.raises(NamedAgainError):
+        ground.clean(DAY, **KINDS)
+    assert (rows_of(world, first), rows_of(world, last)) == (2, 2)
+
+
+def test_after_a_failed_guard_each_repository_has_a_look_of_its_own(ground: Ground) -> None:
+    world = ground.world
+    first, *others = (world.hand_over(name) for name in ("one", "pond", "tarn"))
+    world.store.rows = Transactions(world, lambda: world.record(first))
+    ground.scan()
+    with pytest.raises(NamedAgainError):
+        ground.clean(DAY, **KINDS)
+    assert [rows_of(world, partition) for partition in (first, *others)] == [2, 2, 2]
+
+
+def test_a_changed_guard_of_one_repository_keeps_no_other(ground: Ground) -> None:
+    world = ground.world
+    named, other = world.hand_over("pond"), world.hand_over("tarn")
+    ground.scan()
+    world.store.before_delete.append(lambda: world.record(named))
+    ground.clean(DAY, **KINDS)
+    assert (rows_of(world, named), rows_of(world, other)) == (2, 0)
 
 
 def test_the_rest_of_a_killed_run_goes_later(ground: Ground) -> None:

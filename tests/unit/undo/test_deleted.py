@@ -10,7 +10,7 @@ import pytest
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.storage import open_writer
 from dredge.undo.deleted import swept_rows
 from tests.support.memory_store import forget_memory_store, memory_store

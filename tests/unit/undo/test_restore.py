@@ -16,8 +16,7 @@ from dredge.runs import ledger
 from dredge.runs.clock import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
-from dredge.runs.payload import Json
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.payload import Json, PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskFunction
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import restore as step

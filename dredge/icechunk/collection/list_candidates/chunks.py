@@ -21,7 +21,7 @@ manifests are listed: a thousand of them take one request.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -39,13 +39,12 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
-from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.manifest import InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, to_json
 from dredge.runs.pending.rows import PENDING, due
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
@@ -410,7 +409,10 @@ def find_in_inventory(
 ) -> None:
     """Find deletable chunks, and absent live chunks. Raises RefusedError: the inventory has changed, or has no chunks
     although some are live; FormatError: a file of it, or a live manifest, is missing or damaged."""
-    mark, contents = record.input(MarkOutput), _same_inventory(run)
+    mark, contents = (
+        record.input(MarkOutput),
+        find_again(run.plan.inventory, run.plan.uri, run.store_now(), run.options),
+    )
     shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
     tasks = [(f"inventory-{number:05d}", share) for number, share in enumerate(shares)]
     config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
@@ -429,15 +431,3 @@ def find_in_inventory(
     record.counts.update({f"chunks_{name}": value for name, value in figures.items()})
     record.counts["inventory_rows"] = counts["inventory_rows"]
     record.details["inventory"] = to_json(contents.source)
-
-
-def _same_inventory(run: Run) -> Contents:
-    planned = run.plan.inventory
-    assert planned is not None
-    # The plan's step checked its age.
-    found = find_inventory(planned.uri, run.plan.uri, run.store_now(), timedelta.max, run.options)
-    if found.source != planned:
-        raise RefusedError(
-            f"inventory {planned.uri} has changed since the run was planned. Nothing was deleted. Start a new run."
-        )
-    return found

@@ -32,7 +32,7 @@ from dredge.icechunk.collection.outputs import FOUND, ListCandidatesOutput, is_v
 from dredge.icechunk.ids import ALPHABET, hashes_of_names
 from dredge.icechunk.repository import OBJECT_FOLDERS, OVERWRITTEN, is_old_column
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import WorkerRun, waiting_function
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 from dredge.sets.live import LocatedSet, in_any

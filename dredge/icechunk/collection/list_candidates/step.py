@@ -29,8 +29,8 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.metadata import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.ids import hash_ids
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, is_old, read_repo_info
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LocatedSet

@@ -29,12 +29,11 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, to_json
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import contains, read_hashes, shard_of, unite, write_hashes

@@ -25,7 +25,7 @@ from dredge.icechunk.collection.index import (
 from dredge.icechunk.collection.outputs import COUNTED, MarkOutput, chunk_set_name
 from dredge.icechunk.collection.run import Base, Run
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
 from dredge.sets.hashes import Counted, Hashes, read_counted, split, unite, write_counted, write_hashes
 from dredge.sets.live import CountedSet

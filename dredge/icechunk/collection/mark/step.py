@@ -48,10 +48,9 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
-from dredge.runs.payload import to_json
+from dredge.runs.payload import PartInfo, StepSummary, to_json
 from dredge.runs.report import duration_text
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import Hashes, read_hashes, unite_all, write_hashes
 from dredge.storage import ObjectReader, exists

@@ -21,7 +21,6 @@ from dredge.lakefs.files.messages.committed_pb2 import RangeData
 from dredge.lakefs.files.messages.graveler_pb2 import (
     BranchData,
     BranchProtectionBlockedAction,
-    BranchProtectionBlockedActions,
     BranchProtectionRules,
     CommitData,
     GarbageCollectionRules,
@@ -37,10 +36,8 @@ from dredge.lakefs.files.messages.graveler_pb2 import (
 )
 from dredge.lakefs.files.messages.tasks_pb2 import (
     BranchOwnership,
-    GarbageCollectionPrepareInfo,
     GarbageCollectionPrepareStatus,
     InstanceHeartbeat,
-    RepositoryDumpInfo,
     RepositoryDumpStatus,
     RepositoryRestoreStatus,
     Task,
@@ -54,11 +51,9 @@ __all__ = [
     "BranchData",
     "BranchOwnership",
     "BranchProtectionBlockedAction",
-    "BranchProtectionBlockedActions",
     "BranchProtectionRules",
     "CommitData",
     "Entry",
-    "GarbageCollectionPrepareInfo",
     "GarbageCollectionPrepareStatus",
     "GarbageCollectionRules",
     "ImportStatusData",
@@ -69,7 +64,6 @@ __all__ = [
     "RangeData",
     "RepoMetadata",
     "RepositoryData",
-    "RepositoryDumpInfo",
     "RepositoryDumpStatus",
     "RepositoryRestoreStatus",
     "RepositoryState",

@@ -71,16 +71,9 @@ def read_addresses(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Expected | None = None,
 ) -> pa.RecordBatch:
-    """Read columns of a range.
-
-    Args:
-        columns: some of `COLUMNS`, in the order wanted: address and etag are strings, key is binary, address_type
-            uint8, size int64, the hashes uint64.
-        expected: data in the metarange; another range is refused.
-
-    Returns:
-        A row for each record, in key order.
-    """
+    """Read columns of a range. `columns`: some of `COLUMNS`, in the order wanted: address and etag are strings, key is
+    binary, address_type uint8, size int64, the hashes uint64. `expected`: data in the metarange; another range is
+    refused. Returns a row for each record, in key order."""
     ((_, rows),) = decode_ranges([(name, data)], columns, {name: expected} if expected else None)
     return rows
 
@@ -90,11 +83,8 @@ def decode_ranges(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Mapping[str, Expected] | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Read columns of many ranges; shared blocks of successive ranges are decoded once.
-
-    Args:
-        files: name and content, best sorted by their first keys, to make versions of a range neighbours.
-    """
+    """Read columns of many ranges; shared blocks of successive ranges are decoded once. `files`: name and content, best
+    sorted by their first keys, to make versions of a range neighbours."""
     wanted = tuple(columns)
     many = sum(known.count for known in (expected or {}).values()) > MANY
     decoder = _Decoder(wanted) if many else None

@@ -94,14 +94,8 @@ def put_uvarint(value: int) -> bytes:
 
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Decode an unsigned number of at most 64 bits.
-
-    Returns:
-        The number, and the position after it.
-
-    Raises:
-        ValueError: it is truncated, too long, or not in its shortest form.
-    """
+    """Decode an unsigned number of at most 64 bits. Returns the number, and the position after it. Raises ValueError:
+    it is truncated, too long, or not in its shortest form."""
     value = shift = 0
     while at < end:
         byte = data[at]
@@ -250,21 +244,15 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Everything about a table except its records.
-
-    Attributes:
-        index: the index block; the top block of a two-level index.
-        two_level: whether its entries point to partitions of the index rather than to data blocks.
-        key_bytes: total size of the keys, each with its trailer.
-    """
+    """Everything about a table except its records."""
 
     properties: dict[str, bytes]
-    index: Handle
-    two_level: bool
+    index: Handle  # the index block; the top block of a two-level index
+    two_level: bool  # whether its entries point to partitions of the index rather than to data blocks
     data_size: int
     records: int
     blocks: int
-    key_bytes: int
+    key_bytes: int  # total size of the keys, each with its trailer
     value_bytes: int
     max_key: bytes
 
@@ -290,11 +278,8 @@ def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int | None) -> Envelope:
-    """Read and check footer, metaindex and properties.
-
-    Args:
-        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-    """
+    """Read and check footer, metaindex and properties. `kind`: `ranges` or `metaranges` of objects; None accepts refs
+    dumps as well."""
     footer = get_footer(data, name)
     if footer.metaindex.end != len(data) - FOOTER_SIZE:
         raise damaged(name, f"metaindex block at {footer.metaindex}", "does not end where the footer starts")

@@ -66,11 +66,7 @@ def read_table(
     expected_id: str | None = None,
     expected_count: int | None = None,
 ) -> Table:
-    """Read a table whole.
-
-    Args:
-        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
-    """
+    """Read a table whole. `kind`: `ranges` or `metaranges` of objects; None accepts refs dumps as well."""
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
     for number, (handle, separator) in enumerate(data_blocks(data, envelope, name)):
@@ -143,12 +139,8 @@ def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator
 def read_block(
     data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
 ) -> None:
-    """Read a block behind the records before it.
-
-    Args:
-        separator: its key in the index.
-        records: gets its records; may be empty.
-    """
+    """Read a block behind the records before it. `separator`: its key in the index. `records`: gets its records; may be
+    empty."""
     place = f"data block {number} at {handle}"
     last = records[-1].key if records else None
     first_of_block = True

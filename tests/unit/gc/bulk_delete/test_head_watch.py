@@ -4,12 +4,8 @@ fails."""
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.bulk_delete.watch import (
-    NewCommits,
-    Published,
-    Subtracted,
-    look_at_refs,
-)
+from dredge.gc.bulk_delete import Subtracted
+from dredge.gc.bulk_delete.watch import NewCommits, Published, look_at_refs
 from dredge.gc.run import Run
 from tests.support.gc import World, make_world
 

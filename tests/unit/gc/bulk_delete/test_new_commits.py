@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.bulk_delete import watch
-from dredge.gc.bulk_delete.watch import NewCommits, Published, Subtracted, recheck
+from dredge.gc.bulk_delete import Subtracted, recheck, watch
+from dredge.gc.bulk_delete.watch import NewCommits, Published
 from dredge.gc.index.ranges import read_files
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import ListCommittedOutput

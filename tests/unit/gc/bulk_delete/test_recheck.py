@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.bulk_delete.watch import Subtracted, look_before_recheck, recheck
+from dredge.gc.bulk_delete import Subtracted, recheck
+from dredge.gc.bulk_delete.watch import look_before_recheck
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run

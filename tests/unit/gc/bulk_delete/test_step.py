@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from dredge.errors import (
+    FormatError,
     LeaseHeldError,
     OvertakenError,
     RefusedError,
     RejectedError,
     UnavailableError,
 )
-from dredge.gc.bulk_delete import step
+from dredge.gc.bulk_delete import step, sweep
 from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs.tries import StepTry
 from dredge.storage import CHANGED
 from tests.support.approvals import approved_run, said
@@ -43,6 +46,37 @@ def test_with_a_broken_chain_nothing_is_deleted_or_counted(dry_run: bool) -> Non
     run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
     with pytest.raises(RefusedError, match="do not match"):
         bulk_delete(run, world.runner)
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_sweep_of_objects_that_all_wait_deletes_nothing_and_reads_nothing_again(is_broken: bool) -> None:
+    world, kept, gone = busy_world()
+    run = world.marked(unsafe_grace_seconds=None)
+    if is_broken:
+        summary = summary_of(run, "list_committed")
+        run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+    with world.during("prepare_uncommitted", _never), deleting() as requests:
+        if is_broken:
+            with pytest.raises(RefusedError, match="do not match"):
+                bulk_delete(run, world.runner)
+        else:
+            found = bulk_delete(run, world.runner)
+            assert found.counts["kept_objects"] == summary_of(run, "subtract").counts["candidates_objects"]
+            assert "rechecks" not in found.details
+    assert not requests.made
+    assert world.data() == kept | gone
+
+
+def test_an_object_that_is_not_held_is_not_kept_as_held() -> None:
+    """A sweep without a re-check may be of held objects only."""
+    world, kept, gone = busy_world()
+    run = world.marked()
+    parts = SubtractOutput.of(summary_of(run, "subtract")).candidates
+    held = CheckLimitsOutput.of(summary_of(run, "check_limits")).hold_files
+    config = sweep.KeepConfig(attempt=1, fencing=1, holds=held)
+    with pytest.raises(FormatError):
+        run.spread(world.runner, "bulk_delete", sweep.keep_parts, config, [parts], "objects", 1)
     assert world.data() == kept | gone
 
 

@@ -17,8 +17,8 @@ from dredge.gc.subtract.candidates import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
+from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, Stores
 from dredge.runs.tries import StepTry
 from dredge.storage import store_clock

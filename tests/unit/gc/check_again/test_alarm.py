@@ -3,8 +3,8 @@
 import pytest
 
 from dredge.errors import AlarmError, UnavailableError
-from dredge.gc.planning import release_lease
 from dredge.gc.steps import approve, bulk_delete
+from dredge.runs.run import release_lease
 from dredge.undo.alarms import open_alarms, read_alarms, read_rows
 from dredge.undo.pins import read_pins
 from tests.support.gc import stage_again, summary_of

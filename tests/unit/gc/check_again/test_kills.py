@@ -6,7 +6,6 @@ import pytest
 
 from dredge.errors import AlarmError
 from dredge.gc.check_limits import step as limits
-from dredge.gc.planning import release_lease
 from dredge.gc.steps import (
     approve,
     bulk_delete,
@@ -17,6 +16,7 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
+from dredge.runs.run import release_lease
 from dredge.storage import open_deleter
 from dredge.undo.alarms import open_alarms, read_alarms
 from dredge.undo.deletions import read_deletions

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
-from dredge.gc.check_limits import identical
-from dredge.gc.check_limits.holds import NO_ANSWER, TOO_MANY
+from dredge.gc.check_limits import NO_ANSWER, identical
+from dredge.gc.check_limits.holds import TOO_MANY
 from dredge.gc.check_limits.identical import Answers, Asker, BranchQuestions, Question
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats

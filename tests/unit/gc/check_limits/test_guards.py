@@ -11,11 +11,11 @@ import pytest
 from dredge.errors import AwaitingApprovalError, NotFoundError, RefusedError
 from dredge.gc.check_limits import guards
 from dredge.gc.check_limits.guards import Check, must, staging_not_gone
-from dredge.gc.planning import release_lease
 from dredge.gc.run import RUNS, make_lease
 from dredge.hashing import hash64
 from dredge.lakefs import Change, Repository
 from dredge.runs.limits import Finding
+from dredge.runs.run import release_lease
 from dredge.sets.hashes import unite, write_hashes
 from dredge.xid import new_descending_xid
 from tests.support.checks import check_of, marked

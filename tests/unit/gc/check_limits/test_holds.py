@@ -7,19 +7,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, UnavailableError
-from dredge.gc.check_limits.holds import (
-    NO_ANSWER,
-    NO_PATH,
-    SERVED,
-    TOO_MANY,
-    UNSETTLED,
-    WAITING,
-    Holds,
-    Verdicts,
-)
+from dredge.gc.check_limits import NO_ANSWER, Holds
+from dredge.gc.check_limits.holds import NO_PATH, SERVED, TOO_MANY, UNSETTLED, WAITING, Verdicts
 from dredge.gc.steps import bulk_delete
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.candidates import SAME_SIZE, UNREADABLE
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput
+from dredge.gc.subtract.candidates import UNREADABLE
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from dredge.sets.hashes import NONE, Hashes

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dredge.gc.check_limits.holds import NO_PATH
-from dredge.gc.planning import release_lease
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -21,6 +20,7 @@ from dredge.gc.steps import (
 )
 from dredge.lakefs import ObjectStats
 from dredge.lakefs.files import messages
+from dredge.runs.run import release_lease
 from lakefs_embedded.committed.entries import Entry
 from tests.support import memory_store as memory
 from tests.support.gc import CatalogClient, World, make_world

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dredge.gc.check_limits.holds import TOO_MANY
-from dredge.gc.check_limits.places import SCHEMA, _Found
+from dredge.gc.check_limits.identical import plan_questions
+from dredge.gc.check_limits.places import (
+    SCHEMA,
+    HeadRanges,
+    _Costs,
+    _Found,
+    weights_of,
+)
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
 from tests.support.gc import make_world
@@ -71,3 +80,53 @@ def test_every_entry_of_a_size_is_found_or_the_size_is_given_up() -> None:
         assert kept.total() <= rows_max
         assert places.skipped.tolist() == found.skipped.tolist() == sorted(skipped)
         assert not skipped or rows_max < 15
+
+
+def heads_of(*counts: Sequence[int], branches: int = 1) -> list[HeadRanges]:
+    """Heads with ranges of so many entries, all different."""
+    found, ids = (
+        list[HeadRanges](),
+        [f"{head}-{at}" for head, each in enumerate(counts) for at in range(len(each))],
+    )
+    for each in counts:
+        first = sum(len(head.rows) for head in found)
+        ends = np.cumsum(each)
+        rows_of_head = np.arange(first, first + len(each), dtype=np.int32)
+        names = [f"b{number}" for number in range(branches)]
+        found.append(HeadRanges(names, ids, rows_of_head, ends - np.array(each), int(ends[-1])))
+    return found
+
+
+@given(st.data())
+def test_a_size_is_given_up_only_if_its_questions_cost_more_than_allowed(data: st.DataObject) -> None:
+    """One given up without need would be held for ever."""
+    lengths = data.draw(st.lists(st.integers(1, 1500), min_size=1, max_size=12))
+    contents = heads_of(lengths, branches=data.draw(st.integers(1, 3)))
+    (head,) = contents
+    wanted = [
+        np.array(sorted(data.draw(st.sets(st.integers(0, length - 1), max_size=30))), np.int64)
+        for length in lengths
+    ]
+    planned = plan_questions(
+        np.concatenate([start + ranks for start, ranks in zip(head.starts, wanted, strict=True)])
+    )
+    assert planned is not None
+    cost = sum(question.cost for question in planned) * len(head.branches)
+    cost_max = data.draw(st.integers(0, 400))
+    costs = _Costs(np.array([7], np.uint64), weights_of(contents), cost_max)
+    indexed = {head.ids[at]: np.full(1, 7, np.uint64) for at, ranks in enumerate(wanted) if len(ranks)}
+    costs.choose(indexed, indexed)
+    for range_id, ranks in zip(head.ids, wanted, strict=True):
+        entries = np.zeros(int(ranks.max(initial=0)) + 1, np.uint64)
+        entries[ranks] = 7
+        costs.add(range_id, entries)
+    assert cost > cost_max or not len(costs.too_many)
+
+
+def test_a_size_of_too_many_ranges_is_given_up_before_any_is_read() -> None:
+    contents = heads_of([1000] * 50, branches=10)
+    costs = _Costs(np.array([7, 8], np.uint64), weights_of(contents), 400)
+    both, rare = np.array([7, 8], np.uint64), np.array([8], np.uint64)
+    indexed = {item: both if at else rare for at, item in enumerate(contents[0].ids)}
+    assert costs.choose(dict.fromkeys(indexed, both[:1]), indexed) == []
+    assert costs.left.tolist() == [8]

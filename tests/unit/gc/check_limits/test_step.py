@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dredge.gc.check_limits.holds import TOO_MANY
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
+from dredge.runs.run import release_lease
 from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import many
 

@@ -156,12 +156,12 @@ def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised:
 
 
 def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:
-    data = written(RELATIVE, OUTSIDE).data
-    found = decode_entries(data, "x", 2)
+    files = [("_lakefs/x", written(RELATIVE, OUTSIDE).data)]
+    ((_, found),) = decode_entries(files, {"x": 2})
     assert found.paths.to_pylist() == [b"p0", b"p1"]
     assert np.array_equal(found.sizes, [3, 4])
     with pytest.raises(FormatError, match=r"\bx\b"):
-        decode_entries(data, "x", 3)
+        list(decode_entries(files, {"x": 3}))
 
 
 def info(letter: str, count: int = 1) -> RangeInfo:

@@ -4,9 +4,9 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.insight.base_run import base_of_run, find_base, open_base
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import slice_listing
+from dredge.runs.run import release_lease
 from tests.support.gc import World, make_world
 
 

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import DredgeError, RefusedError
-from dredge.gc.list_committed.active import (
-    OWN,
-    TAGS,
-    ActiveCommits,
-    find_active,
-    take_in_heads,
-    take_in_tags,
-)
+from dredge.gc.list_committed import ActiveCommits, find_active, take_in_heads, take_in_tags
+from dredge.gc.list_committed.active import OWN, TAGS
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, PreparedCommits, Rules
 from tests.support.commits import committed_world

@@ -10,13 +10,14 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.index.ranges import Ranges, read_metaranges
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed.collect import Collected, Roles, collect_ranges
-from dredge.gc.list_committed.tables import EXPIRED, LIVE, SIZES
+from dredge.gc.list_committed import SIZES, Roles, collect_ranges
+from dredge.gc.list_committed.collect import Collected
+from dredge.gc.list_committed.tables import EXPIRED, LIVE
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.sets.hashes import read_counted, read_hashes, write_hashes
 from dredge.storage import open_deleter

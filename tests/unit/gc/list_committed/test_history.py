@@ -8,13 +8,8 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.list_committed.active import (
-    active_by_rules,
-    check_against_graph,
-    close_graph,
-    load_graph,
-    read_commits_csv,
-)
+from dredge.gc.list_committed import active_by_rules, load_graph
+from dredge.gc.list_committed.active import check_against_graph, close_graph, read_commits_csv
 from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from lakefs_embedded.catalog import Commit as CatalogCommit
 from lakefs_embedded.committed.entries import commit_id as compute_id

@@ -12,11 +12,11 @@ from dredge.errors import RefusedError
 from dredge.gc.list_committed import ListCommittedOutput, find_active
 from dredge.gc.list_committed import active as finding
 from dredge.gc.list_committed.active import RECORDS, SERVER, Found, find_history
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs import PreparedCommits, Ref
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from dredge.runs.run import release_lease
 from dredge.runs.tries import StepTry
 from lakefs_embedded.catalog.garbage import Rules, active_commits
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import NotFoundError, UnavailableError
-from dredge.gc.mark_uncommitted.proof import BranchReader, UnreadableError
+from dredge.gc.mark_uncommitted import BranchReader, UnreadableError
 from dredge.gc.namespaces import Keys
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats

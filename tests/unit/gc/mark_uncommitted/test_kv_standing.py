@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.mark_uncommitted.kv_store import (
-    RepositoryRecords,
-    StoreCheck,
-    _check_heads,
-    _Count,
-    read_checked,
-    read_count,
-)
+from dredge.gc.mark_uncommitted import RepositoryRecords, StoreCheck, read_checked
+from dredge.gc.mark_uncommitted.kv_store import _check_heads, _Count, read_count
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key

@@ -3,14 +3,8 @@
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.kv_store import (
-    ACCESS_KEY,
-    SECRET_KEY,
-    SESSION_TOKEN,
-    URL,
-    KVAccess,
-    RepositoryRecords,
-)
+from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords
+from dredge.gc.mark_uncommitted.kv_store import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL
 from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository

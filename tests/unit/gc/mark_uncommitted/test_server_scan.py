@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted.staged import Extent, ServerScan, StagedFiles, canonical_staged, scan_server
+from dredge.gc.mark_uncommitted import StagedFiles
+from dredge.gc.mark_uncommitted.staged import Extent, ServerScan, canonical_staged, scan_server
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.records import uncommitted_key
 from tests.support.gc import make_world, seen_with

@@ -8,7 +8,8 @@ import pytest
 
 from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.mark_uncommitted.staging import Staging, scan_staging
+from dredge.gc.mark_uncommitted import scan_staging
+from dredge.gc.mark_uncommitted.staging import Staging
 from dredge.gc.run import Run
 from dredge.lakefs import Change
 from tests.support.gc import World, make_world, seen_with, stage_again

@@ -16,14 +16,14 @@ from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.deleting import File, delete_files
 from dredge.gc.metadata.files import NamesReader
-from dredge.gc.planning import release_lease
 from dredge.gc.run import METADATA_RUNS, open_state
 from dredge.gc.witness.owner import KEY, Site, lift, refuse
 from dredge.gc.witness.people import consent_without_id, forget_lost
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.lakefs.files import messages
+from dredge.runs.payload import StepSummary
 from dredge.runs.pending.store import FORMAT
-from dredge.runs.summary import StepSummary
+from dredge.runs.run import release_lease
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.alarms import SCHEMA, write_alarm
@@ -415,7 +415,8 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
     with monkeypatch.context() as patch:
         patch.setattr(NamesReader, "read", around(NamesReader.read))
         for step in ("read_versions", "copy_aside", "sort_files", "find_copies"):
-            patch.setattr(collecting, step, around(getattr(collecting, step)))
+            module = collecting if step == "sort_files" else deleting
+            patch.setattr(module, step, around(getattr(module, step)))
         honest = deleting.open_exact_version_deleter
 
         class Watched:

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
-from dredge.gc.metadata import collecting
+from dredge.gc.metadata import deleting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, MetadataOutput
 from dredge.gc.metadata.files import NamesReader
 from dredge.gc.run import METADATA_RUNS
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from tests.support.gc import World
 from tests.support.killing import before_first_write_of, failing_writes
@@ -178,13 +178,13 @@ def test_what_went_is_written_down_before_anything_else_may_fail(monkeypatch: py
 def test_what_a_commit_names_while_it_goes_is_put_back_by_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, honest = noted(), collecting.delete_files  # type: ignore[attr-defined]
+    world, honest = noted(), deleting.delete_files
 
     def naming(*arguments: Any) -> Any:
         name(world, left_metarange())
         return honest(*arguments)
 
-    monkeypatch.setattr(collecting, "delete_files", naming)
+    monkeypatch.setattr(deleting, "delete_files", naming)
     summary = collect(world)
     assert (summary.counts["deleted_files"], summary.counts["put_back_files"]) == (2, 2)
     assert is_readable(world, left_metarange())

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dredge.commands.printing import list_runs
-from dredge.gc.planning import release_lease
 from dredge.gc.run import RUNS, STATE
 from dredge.gc.save_report.clean_up import OWN, find_superseded
 from dredge.gc.save_report.step import read_report
 from dredge.gc.steps import bulk_delete
 from dredge.runs.pending.store import read_named_parts
+from dredge.runs.run import release_lease
 from dredge.storage import open_deleter
 from lakefs_embedded.catalog import Catalog
 from tests.support import memory_store

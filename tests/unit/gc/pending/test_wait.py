@@ -8,11 +8,12 @@ import pytest
 from dredge.errors import DredgeError, FormatError, RefusedError
 from dredge.gc import steps
 from dredge.gc.pending import advance
-from dredge.gc.planning import acquire_lease, resume_run
+from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run
 from dredge.gc.witness.people import forget_lost, take_over
 from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
+from dredge.runs.run import resume_run
 from dredge.undo.deletions import read_deletions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
@@ -215,9 +216,7 @@ def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> No
     world.age(hours=2)
     forget_lost(world.client, "lake", "not wanted", 30)
     world.age(minutes=5)
-    assert resume_run(
-        run.plan.run_uri, "lake", acquire_lease(run.plan.config, run.plan.lease.holder, world.client)
-    )
+    assert resume_run(run, "lake", acquire_lease(run.plan.config, run.plan.lease.holder, world.client))
     run = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
     steps.check_limits(run, world.runner)
     steps.release_lease(run)

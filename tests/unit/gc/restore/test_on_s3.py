@@ -14,7 +14,7 @@ from dredge.gc.undo import restore
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from dredge.undo import purge as purging

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError
-from dredge.gc import subtract
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import REASONS, RestoreConfig
 from dredge.gc.steps import bulk_delete, release_lease
+from dredge.gc.subtract import REASONS as CANDIDATE_REASONS
 from dredge.hashing import hash64
 from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, summary_of
@@ -211,7 +211,7 @@ def test_a_run_of_another_repository_gives_nothing_back() -> None:
 
 
 def test_a_restore_knows_every_reason() -> None:
-    assert tuple(subtract.REASONS) == REASONS
+    assert tuple(CANDIDATE_REASONS) == REASONS
 
 
 @pytest.mark.parametrize(

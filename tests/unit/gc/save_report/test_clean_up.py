@@ -7,13 +7,13 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.index import store
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, step
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.clean_up import ROOT
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, read_report, run_steps, save_report, verify
+from dredge.runs.run import release_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
 from tests.support.gc import World, make_world

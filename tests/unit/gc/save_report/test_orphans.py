@@ -9,7 +9,7 @@ from dredge.gc.run import Run
 from dredge.gc.save_report import step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tries import StepTry
 from tests.support.gc import busy_world, stage_again, summary_of
 from tests.support.tries import HERE, come_to, driver, undo

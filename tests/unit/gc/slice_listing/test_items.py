@@ -22,7 +22,7 @@ from dredge.gc.slice_listing.slices import (
 )
 from dredge.gc.steps import slice_listing
 from dredge.hashing import hash64
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.storage import open_writer
 from dredge.storage.listing_schema import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.gc.run import Plan
-from dredge.gc.slice_listing import slice_time
-from dredge.gc.slice_listing.slices import OUTSIDE, Item, choose_slices, cut_rest, is_young
+from dredge.gc.slice_listing import choose_slices, slice_time
+from dredge.gc.slice_listing.slices import OUTSIDE, Item, cut_rest, is_young
 from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.storage.keys import in_range
 from dredge.xid import new_descending_xid

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.subtract.earlier_runs import Answer, ask_store, by_folder
+from dredge.gc.subtract import ask_store, by_folder
+from dredge.gc.subtract.earlier_runs import Answer
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
 from dredge.storage.model import LOOKS_PER_PAGE
 

@@ -13,7 +13,7 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.gc.subtract.step import cut_parts, find_dead, subtract_parts
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of
 

@@ -10,11 +10,11 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.candidates import SAME_SIZE, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput
+from dredge.gc.subtract.candidates import SubtractConfig, classify, write_candidates
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.sets.hashes import read_hashes, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer

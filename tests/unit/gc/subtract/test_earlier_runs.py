@@ -11,7 +11,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract.earlier_runs import SearchConfig, SearchResult, _search
 from dredge.hashing import hash64
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from tests.support.gc import Parallel, make_world, summary_of

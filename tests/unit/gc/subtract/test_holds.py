@@ -7,17 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dredge.gc.subtract import candidates
-from dredge.gc.subtract.candidates import (
-    SAME_SIZE,
-    UNREADABLE,
-    UPLOAD_PARTS,
-    Evidence,
-    Hold,
-    Mask,
-    holds_of,
-    why_of_hold,
-)
+from dredge.gc.subtract import SAME_SIZE, candidates, why_of_hold
+from dredge.gc.subtract.candidates import UNREADABLE, UPLOAD_PARTS, Evidence, Hold, Mask, holds_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.sets.hashes import write_hashes

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
-from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
 from dredge.gc.witness.owner import (
     BLOCK,
@@ -20,6 +19,7 @@ from dredge.gc.witness.owner import (
 )
 from dredge.lakefs import Environment
 from dredge.runs.consents import read_consents
+from dredge.runs.run import release_lease
 from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
 from tests.support.second_server import copy_of

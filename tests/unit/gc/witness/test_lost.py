@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, WitnessError
-from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.people import KNOWN, METARANGE, RECORD, UNNAMED, LostCommits, forget_lost, lift_block
 from dredge.gc.witness.record import FORGET_LOST, POINTER
 from dredge.runs.consents import read_consents
+from dredge.runs.run import release_lease
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.lost_database import CatalogWriter, back_up, restore

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError, WitnessError
-from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.gc.witness.mark import UNKNOWN
 from dredge.gc.witness.owner import read_block, read_ids
 from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, read_record
 from dredge.runs.payload import to_json
+from dredge.runs.run import release_lease
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.killing import Killed, failing_writes

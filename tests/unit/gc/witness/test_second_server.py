@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from dredge.errors import BlockedError, RefusedError, WitnessError
-from dredge.gc.planning import reopen_run
 from dredge.gc.run import Run, open_state
 from dredge.gc.steps import read_report
 from dredge.gc.witness.owner import KEY, KIND, MARK_ID, OWNER, read_block, read_ids, read_visitors
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.gc.witness.record import POINTER
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
+from dredge.runs.run import reopen
 from tests.support.gc import World
 from tests.support.second_server import busy_production, copy_of, work_on
 
@@ -166,7 +166,7 @@ def test_a_copy_under_the_same_url_blocks_production_until_a_person_lifts_it() -
 
 
 def _go_on(world: World, run: Run) -> StepSummary:
-    return world.run(reopen_run(run.plan.run_uri, world.client, None, world.lake.clock))
+    return world.run(reopen(lambda: Run.open(run.plan.run_uri, None, world.client, world.lake.clock)))
 
 
 @pytest.mark.parametrize("moment", ["plan", "mark", "delete"])

@@ -11,7 +11,7 @@ from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import IcechunkPurgeConfig
 from dredge.icechunk.collection.witness.judging import forget_lost
 from dredge.icechunk.maintenance import open_state
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import store_clock
 from dredge.undo.alarms import acknowledge_alarms, read_alarms

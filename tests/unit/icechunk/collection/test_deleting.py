@@ -12,7 +12,7 @@ from dredge.icechunk.collection.outputs import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import NONE, write_hashes

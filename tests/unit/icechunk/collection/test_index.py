@@ -21,7 +21,7 @@ from dredge.icechunk.collection.index import (
 )
 from dredge.icechunk.collection.steps import collect, mark
 from dredge.icechunk.format.manifests import NamedChunks
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.icechunk import counts_of

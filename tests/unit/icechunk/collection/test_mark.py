@@ -45,7 +45,7 @@ from dredge.icechunk.ids import decode_id, hashes_of
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.sets.hashes import Counted, read_counted, write_counted

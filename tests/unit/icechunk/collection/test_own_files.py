@@ -30,7 +30,7 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.cleanup import OwnFilesOutput, Superseded
 from dredge.runs.clock import Coverage, utc_now
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import Current, Version
 from dredge.sets.live import CountedSet

@@ -18,14 +18,13 @@ from dredge.icechunk.collection.steps import (
     is_local,
     plan_collection,
     release_lease,
-    reopen_run,
     resume_run,
     to_its_end,
 )
 from dredge.icechunk.expiration.config import Expiration
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory.manifest import Inventory, latest_cutoff
 from dredge.runs.payload import to_json
+from dredge.runs.run import reopen
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
 
@@ -43,11 +42,11 @@ def test_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only(v1
     plan = plan_collection(v1.config())
     first = plan.lease
     later = replace(first, fencing=first.fencing + 2)
-    assert not resume_run(plan.run_uri, f"{plan.uri}-2", later)
-    assert not resume_run(plan.run_uri, plan.uri, replace(later, holder="another"))
+    assert not resume_run(Run.open(plan.run_uri), f"{plan.uri}-2", later)
+    assert not resume_run(Run.open(plan.run_uri), plan.uri, replace(later, holder="another"))
     assert Run.open(plan.run_uri).plan == plan
-    assert resume_run(plan.run_uri, plan.uri, later)
-    assert not resume_run(plan.run_uri, plan.uri, replace(first, fencing=first.fencing + 1))
+    assert resume_run(Run.open(plan.run_uri), plan.uri, later)
+    assert not resume_run(Run.open(plan.run_uri), plan.uri, replace(first, fencing=first.fencing + 1))
     assert Run.open(plan.run_uri).plan == replace(plan, lease=later)
 
 
@@ -63,9 +62,7 @@ def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
 ) -> None:
     config = CollectConfig(uri="x")
     begun = None if begun_hours_ago is None else NOW - begun_hours_ago * HOUR
-    inventory = Inventory(uri="y", created_at=begun, digest="")
-    assert latest_cutoff(NOW, config.min_age_seconds, inventory) == NOW - cutoff_hours_ago * HOUR
-    assert latest_cutoff(NOW, config.min_age_seconds, None) == NOW - 168 * HOUR
+    assert config.cutoff(NOW, begun) == NOW - cutoff_hours_ago * HOUR
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
@@ -89,7 +86,7 @@ def test_run_that_took_its_lease_itself_goes_on_under_a_new_one(v1: Repo) -> Non
     run = v1.plan()
     assert is_local(run)
     release_lease(run)
-    again = reopen_run(run.plan.run_uri)
+    again = reopen(lambda: Run.open(run.plan.run_uri))
     assert again.plan.run_id == run.plan.run_id
     assert again.plan.lease.fencing == run.plan.lease.fencing + 1
     with pytest.raises(LeaseHeldError):
@@ -116,7 +113,7 @@ def test_run_of_an_orchestrator_is_left_to_it(v1: Repo) -> None:
     run = Run.open(plan_collection(v1.config(), grant).run_uri)
     assert not is_local(run)
     with pytest.raises(ConfigError, match="dag run"):
-        reopen_run(run.plan.run_uri)
+        reopen(lambda: Run.open(run.plan.run_uri))
 
 
 @pytest.mark.parametrize(

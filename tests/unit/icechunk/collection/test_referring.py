@@ -14,7 +14,7 @@ from dredge.icechunk.collection.steps import purge
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.clock import utc_now
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.undo.alarms import acknowledge_alarms, read_alarms
 from dredge.undo.pins import end_pin, read_pins

@@ -24,7 +24,7 @@ from dredge.icechunk.collection.steps import (
     run_steps,
     verify,
 )
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter
 from tests.support.gc import deleting

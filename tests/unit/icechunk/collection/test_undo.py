@@ -24,7 +24,7 @@ from dredge.icechunk.format.metadata import instant
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
-from dredge.runs.summary import StepSummary
+from dredge.runs.payload import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run

@@ -194,7 +194,7 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     assert abs(planned.plan.cutoff - begun) < timedelta(seconds=1)
     release_lease(planned)
     write("Key, Size, LastModifiedDate, ETag")
-    with pytest.raises(RefusedError, match="has changed"):
+    with pytest.raises(RefusedError):
         run_steps(planned, LocalRunner())
 
 

@@ -26,7 +26,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, check_limits, collect, release_lease
 from dredge.icechunk.format.metadata import parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
-from dredge.runs.summary import PartInfo
+from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support import memory_store as memory
