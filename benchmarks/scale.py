@@ -40,7 +40,7 @@ FIGURES = {
     "seconds": "Seconds",
     "cpu_seconds": "CPU seconds, without those of the made-up store",
     "made_up_cpu_seconds": "CPU seconds of the made-up store in these processes",
-    "server_cpu_seconds": "CPU seconds of the embedded lakeFS, which reads ranges more slowly than a real one",
+    "server_cpu_seconds": "CPU seconds of the embedded lakeFS",
     _MEMORY: "Most memory of all processes, MiB",
     "read_mib": "MiB read",
     "written_mib": "MiB written",
@@ -120,7 +120,7 @@ def _cluster(workers: int) -> Iterator[_Spread]:
 
 def _run(lake: ScaleLake, path: Path, spread: _Spread) -> None:
     serve = ["--data", str(lake.folder), "--kv", lake.kv_url]
-    program = (sys.executable, "-m", "benchmarks.scale_store")
+    program = (sys.executable, "-m", "benchmarks.scale_server")
     with lakefs_process(serve, {}, program) as (direct, server), behind(direct) as (environ, _):
         pids = json.dumps({"server": server, **spread.pids})
         words = [str(lake.objects), str(path), spread.master, pids]
@@ -168,12 +168,13 @@ def _describe_bends(rows: Sequence[Row]) -> str:
 
 def _origins(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the revisions of rows, and interrupted steps."""
+    names = [f"{row['objects']:,}" + (f" with {row['workers']}" if row["workers"] else "") for row in rows]
     if len({row["revision"] for row in rows}) > 1:
-        yield "Revisions: " + ", ".join(f"{row['objects']:,} {row['revision']}" for row in rows) + "."
-    for row in rows:
+        found = (f"{name} {row['revision']}" for name, row in zip(names, rows, strict=True))
+        yield f"Revisions: {', '.join(found)}."
+    for name, row in zip(names, rows, strict=True):
         if row["continued"]:
-            steps = ", ".join(dict.fromkeys(row["continued"]))
-            yield f"{row['objects']:,}: {steps} was interrupted, and its figures are of the rest."
+            yield f"{name}: {row['continued'][0]} was interrupted, and its figures are of the rest."
 
 
 def by_workers(rows: Sequence[Row]) -> str:
@@ -236,15 +237,15 @@ def _slope(rows: Sequence[Row], steps: Iterable[str], name: str) -> float:
 
 def _ratio(before: Row, row: Row, name: str, step: str = "all") -> float:
     """Return the ratio of a figure of an object in two lakes."""
-    return (_value(row, name, step) / row["objects"]) / max(
-        _value(before, name, step) / before["objects"], 1e-12
-    )
+    one, other = (_value(found, name, step) / int(found["objects"]) for found in (before, row))
+    return other / max(one, 1e-12)
 
 
 def _value(row: Row, name: str, step: str) -> float:
-    return _total(row, name) if step == "all" else row["steps"][step][name]
+    return _total(row, name) if step == "all" else float(row["steps"][step][name])
 
 
 def _total(row: Row, name: str) -> float:
     values = [row["steps"][step][name] for step in STEPS]
-    return round(max(values) if name == _MEMORY else sum(values), 1)
+    total = max(values) if name == _MEMORY else sum(values)
+    return total if isinstance(total, int) else round(float(total), 1)

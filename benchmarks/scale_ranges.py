@@ -48,12 +48,12 @@ _HEADER = 4  # bytes before the key in a block
 
 def is_garbage(numbers: Numbers) -> npt.NDArray[np.bool_]:
     """Return the mask of unreferenced objects: one in 20."""
-    return numbers % 20 == 7
+    return np.equal(numbers % 20, 7)
 
 
 def is_staged(numbers: Numbers) -> npt.NDArray[np.bool_]:
     """Return the mask of objects in staging only: one in 100."""
-    return numbers % 100 == 3
+    return np.equal(numbers % 100, 3)
 
 
 def path_of(number: int) -> str:
@@ -86,8 +86,22 @@ def describe(virtual: Virtual, number: int, versions: int) -> list[RangeInfo]:
 
 def make(virtual: Virtual, mark: bytes) -> bytes:
     """Return the file of a range by its mark on disk."""
-    number, version = map(int, mark.removeprefix(MARK).split())
+    number, version = _parse(mark)
     return _pattern(virtual, version).fill(virtual, number)
+
+
+def records(virtual: Virtual, mark: bytes) -> tuple[Bytes, Bytes]:
+    """Return keys and values of a range by its mark on disk."""
+    return _records(virtual, *_parse(mark))
+
+
+def _parse(mark: bytes) -> tuple[int, int]:
+    number, version = map(int, mark.removeprefix(MARK).split())
+    return number, version
+
+
+def _records(virtual: Virtual, number: int, version: int) -> tuple[Bytes, Bytes]:
+    return _without(_paths(number), version), _without(_values(virtual, number), version)
 
 
 def _committed(number: int) -> Numbers:
@@ -150,7 +164,7 @@ class _Pattern:
 
     def fill(self, virtual: Virtual, number: int) -> bytes:
         """Return the file of another range."""
-        rows, keys = (_without(found, self.version) for found in (_values(virtual, number), _paths(number)))
+        keys, rows = _records(virtual, number, self.version)
         body, text = self.body.copy(), path_of(number * PER_SLICE).encode()
         for at in _OF_RANGE:
             body[self.digits[at]] = text[at]

@@ -5,8 +5,6 @@ objects of that description below `data/`, and range files without contents; oth
 
 Each process counts its requests in a file (one for each 1,000 names of a listing or a deletion), and the processor
 time and bytes of all made-up data. With `LATENCY` in the environment each request first waits so long.
-
-    python -m benchmarks.scale_store serve …     `dredge` with this store, not counted
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,7 +46,8 @@ from dredge.storage.listing_schema import LISTING_SCHEMA
 from dredge.storage.local import store as local
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
-from dredge.storage.parallel import get_ahead
+from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import get_ahead, ordered_map
 from dredge.storage.remote import OpenObject
 
 DELETED, COUNTERS = "deleted", "requests"
@@ -55,7 +55,8 @@ KINDS = ("get", "head", "put", "list", "bulk_delete")
 MADE_UP = ("made_up_ns", "made_up_bytes")
 PAGE = 1000
 _BATCH = 10_000
-_UNCOUNTED = "DREDGE_BENCH_UNCOUNTED"
+UNCOUNTED = "DREDGE_BENCH_UNCOUNTED"
+"""Environment variable of a server, whose requests are not counted, and which takes a range by its mark."""
 
 
 def restore(folder: Path) -> None:
@@ -90,10 +91,6 @@ _lock = threading.Lock()
 _one = threading.Lock()  # one range at a time is made up, whose arrays are large
 
 
-# A server reads the same ranges again and again, for samples of branches.
-_made_for_server = lru_cache(maxsize=64)(make)
-
-
 @lru_cache(maxsize=4)
 def _counters(folder: Path, process: int) -> npt.NDArray[np.int64]:
     place = folder / COUNTERS / str(process)
@@ -119,7 +116,7 @@ class _MadeUp:
             time.sleep(number * delay / 1000)
 
     def _add(self, kind: str, number: int) -> None:
-        if (found := self._found) is not None and _UNCOUNTED not in os.environ:
+        if (found := self._found) is not None and UNCOUNTED not in os.environ:
             with _lock:
                 _counters(found[0], os.getpid())[(*KINDS, *MADE_UP).index(kind)] += number
 
@@ -153,10 +150,10 @@ class VirtualReader(_MadeUp, local.LocalReader):
         """Read one file; raises NotFoundError."""
         self._count("get")
         data = super().get(key)
-        if not (data.startswith(MARK) and self._found):
+        if not (data.startswith(MARK) and self._found) or UNCOUNTED in os.environ:
             return data
         with _one, self._making():
-            data = (_made_for_server if _UNCOUNTED in os.environ else make)(self._found[1], data)
+            data = make(self._found[1], data)
         self._add("made_up_bytes", len(data))
         return data
 
@@ -275,17 +272,18 @@ class VirtualDeleter(_MadeUp, local.LocalDeleter):
         found = self._found
         if found is None or not all(key.startswith(DATA) for key in keys):
             return super().delete(keys, may_send)
-        outcomes = []
-        for at in range(0, len(keys), PAGE):
-            page = keys[at : at + PAGE]
+        folder, virtual = found
+
+        def send(page: Sequence[str]) -> list[DeleteOutcome]:
             if not may_send():
-                outcomes += [DeleteOutcome(key, "failed", NOT_SENT) for key in page]
-                continue
+                return [DeleteOutcome(key, "failed", NOT_SENT) for key in page]
             self._count("bulk_delete")
             with self._making():
-                deleted(found[0])[found[1].numbers(page)] = 1
-            outcomes += [DeleteOutcome(key, "deleted") for key in page]
-        return outcomes
+                deleted(folder)[virtual.numbers(page)] = 1
+            return [DeleteOutcome(key, "deleted") for key in page]
+
+        pages = [keys[at : at + PAGE] for at in range(0, len(keys), PAGE)]
+        return list(chain.from_iterable(ordered_map(send, pages, StorageOptions().delete_requests)))
 
 
 def install() -> None:
@@ -305,12 +303,3 @@ class Installed:
         """Call the function."""
         install()
         return self.body(config, task)
-
-
-if __name__ == "__main__":
-    from benchmarks import scale_store
-    from dredge.cli import main
-
-    os.environ[_UNCOUNTED] = "1"
-    scale_store.install()
-    main()

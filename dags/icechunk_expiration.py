@@ -42,6 +42,7 @@ from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
 from airflow_dredge.operators.schedules import (
     LEASE_RETRIES,
     first_task_arguments,
+    of_this_parse,
     read_schedules,
     schedule_arguments,
 )
@@ -95,5 +96,5 @@ def icechunk_dag(
 
 
 icechunk_expiration = icechunk_dag("icechunk_expiration")
-for name, settings in read_schedules(ICECHUNK_SCHEDULES, "storage").items():
+for name, settings in of_this_parse(read_schedules(ICECHUNK_SCHEDULES, "storage")).items():
     icechunk_dag(name, **settings)

@@ -35,7 +35,12 @@ from airflow_dredge.operators.lakefs.run import (
 )
 from airflow_dredge.operators.params import share_params
 from airflow_dredge.operators.run_check import UNCHECKED, task_arguments
-from airflow_dredge.operators.schedules import LEASE_RETRIES, first_task_arguments, schedule_arguments
+from airflow_dredge.operators.schedules import (
+    LEASE_RETRIES,
+    first_task_arguments,
+    of_this_parse,
+    schedule_arguments,
+)
 
 
 def gc_dag(
@@ -81,5 +86,5 @@ def gc_dag(
 
 
 lakefs_gc = gc_dag("lakefs_gc")
-for name, settings in gc_schedules().items():
+for name, settings in of_this_parse(gc_schedules()).items():
     gc_dag(name, **settings)

@@ -67,9 +67,10 @@ def _import_kernels() -> ModuleType:
     from numba.core import config as numba_config
 
     config: Any = numba_config
-    before = config.CACHE_DIR
-    for folder in _cache_folders(before):
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    for folder in _cache_folders(config.CACHE_DIR):
         config.CACHE_DIR = _cache_folder = str(folder)
+        config.CACHE_LOCATOR_CLASSES = f"{_PACKAGE}.memory._OneFolder"
         try:
             with _one_at_a_time(folder):
                 return importlib.import_module(_MODULE)
@@ -80,7 +81,7 @@ def _import_kernels() -> ModuleType:
             )
             _forget_kernels()
         finally:
-            config.CACHE_DIR, _cache_folder = before, None
+            (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES), _cache_folder = before, None
     return importlib.import_module(_MODULE)
 
 

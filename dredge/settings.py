@@ -1,14 +1,14 @@
-"""Settings of users: each is one field of a dataclass.
+"""Settings for users: each setting is a field of a dataclass.
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         clean_every_days: float = setting("Days between clean runs", "An `auto` run is …", default=30.0, minimum=0)
 
-The field has the name, type and default. From it are made the form of a DAG (`Setting.schema`), the values of operators
-and commands (`read_settings`), the check of values in code (`check_settings`), the options of a command
+The field gives name, type and default. It determines the form of a DAG (`Setting.schema`), the values of operators and
+commands (`read_settings`), the check of values in code (`check_settings`), the options of a command
 (`dredge.commands.printing`) and the table in the docs (`table_of`). Fields without `setting` are internal.
 
-Values may be rendered text: "25", "True", "None". Empty text and None are "no value" for an optional setting, and the
+Values may be rendered text: "25", "True", "None". Empty text and None mean no value for an optional setting, and the
 default for a number. A boolean must be true or false.
 """
 
@@ -65,9 +65,8 @@ class Setting:
     multiline: bool = False
 
     def read(self, value: Any) -> Any:
-        """Return the checked value of an input, also of text.
-
-        Raises ConfigError with the setting's name and its valid values.
+        """Convert and check an input, which may be text. Raises ConfigError with the setting's name and its valid
+        values.
         """
         found = self._coerced(value)
         self.check(found)
@@ -94,7 +93,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """Valid values in words: `a number of at least 25`."""
+        """The valid values in words: `a number of at least 25`."""
         if self.kind == "boolean":
             return "true or false"
         if self.kind == "array":
@@ -162,11 +161,11 @@ class Setting:
 
     def _wrong(self, value: Any) -> ConfigError:
         if self.required and value is None:
-            return SettingError(self.name, f"is empty; it must be given: {self.description}")
+            return SettingError(self.name, f"is required, but empty: {self.description}")
         given = f"{value:g}" if isinstance(value, float) else repr(value)
         empty = ", or empty for no value" if self.optional else ""
         because = f": {self.because}" if self.because else ""
-        return SettingError(self.name, f"is {given}; it may be {self.allowed}{empty}{because}")
+        return SettingError(self.name, f"is {given}; it must be {self.allowed}{empty}{because}")
 
 
 def setting(
@@ -209,13 +208,12 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 
 def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked values of a user for a dataclass, by field; settings without a value are missing.
-
-    `given` has values by setting, also as rendered text. Raises ConfigError for an unknown name or an invalid value, or
-    without a required one.
+    """Check a user's values for the settings of a dataclass; returns them by field, without settings that have no
+    value. `given` has values by setting, also as rendered text. Raises ConfigError for an unknown name, an invalid
+    value, or a missing required value.
     """
     if not isinstance(given, Mapping):
-        raise ConfigError(f"settings must be names with values, not {given!r}")
+        raise ConfigError(f"settings must be a mapping of names to values, not {given!r}")
     known = {found.name: found for found in settings_of(kind)}
     unknown = sorted(str(name) for name in given if name not in known)
     if unknown:
@@ -232,11 +230,11 @@ def with_nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     like = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     nearest = f"; nearest is {like[0]}" if like else ""
-    return f"{name}{nearest}; known are {', '.join(names)}"
+    return f"{name}{nearest}; valid are {', '.join(names)}"
 
 
 def check_settings(values: Any, without: Collection[str] = ()) -> None:
-    """Check the settings of a dataclass instance, without the fields in `without`; raises ConfigError."""
+    """Check the settings of a dataclass instance, except the fields in `without`; raises ConfigError."""
     for found in settings_of(values.__class__):
         value = getattr(values, found.field)
         if found.field not in without and isinstance(value, str | int | float | list | tuple | None):
@@ -246,7 +244,7 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
 
 
 class Settings:
-    """Base of the dataclasses of settings: checks their values, and reads those of users."""
+    """Base of the dataclasses of settings: checks values, and reads those of users."""
 
     __slots__ = ()
 
@@ -261,9 +259,8 @@ class Settings:
 
 
 def check_finite(values: Any, where: str = "") -> None:
-    """Check that all numbers of a dataclass instance are finite: other bounds would limit nothing.
-
-    `where` is the prefix of the fields in messages, such as `safety.`. Raises ConfigError.
+    """Check that all numbers of a dataclass instance are finite, because infinite bounds limit nothing. `where` is the
+    prefix of the fields in messages, such as `safety.`. Raises ConfigError.
     """
     for item in dataclasses.fields(values):
         value = getattr(values, item.name)
@@ -280,7 +277,7 @@ def truth(name: str, value: Any) -> bool:
     """Read a boolean, also as text; raises ConfigError for all other values."""
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{name} is {value!r}; it may be true or false")
+        raise ConfigError(f"{name} is {value!r}; it must be true or false")
     return text == "true"
 
 

@@ -1,4 +1,4 @@
-"""Differences of Airflow 3.0 to 3.3 outside Airflow's own compatibility package.
+"""Differences between Airflow 3.0 and 3.3 that Airflow's compatibility package does not cover.
 
 Each comment names the first version with the feature.
 """

@@ -1,9 +1,9 @@
 """Client of a run's Spark application: starts or finds the application, asks for steps, stops it.
 
 With spark-submit the application is Spark's driver; with Connect it is the client of a server. All tasks of a run on
-one machine share it, because a start of Spark takes longer than most steps. `spark_jobs/application.py` is the other
-side and documents the protocol. The name of the socket is a hash of the run and of Spark's command line, in a folder
-of this user: tasks of the same run find it, other runs do not.
+one machine share it, because a start of Spark takes longer than most steps. `spark_jobs/application.py` is the server
+and documents the protocol. The name of the socket is a hash of the run and of Spark's command line, in a folder of this
+user: tasks of the same run find it, other runs do not.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _ADDRESS_BYTES_MAX = 100
-"""Limit of a socket path; systems allow 103 or more."""
+"""Maximum length of a socket path; systems allow 103 or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
     """Timeouts of a task, and the maximum number of applications.
 
-    :param greeting_seconds: for its greeting, which it sends at once even when busy; a frozen application
-        sends none
+    :param greeting_seconds: timeout for the greeting, which an application sends at once even when busy; a
+        frozen application sends none
     """
 
     start_seconds: float = 300.0
@@ -58,8 +58,8 @@ PATIENCE = Patience()
 class SparkApplication:
     """The Spark application of a run.
 
-    :param env: further environment variables of Spark; no secrets of the run
-    :param own_secrets: secrets of Spark itself, such as a Connect token; not part of the socket's name
+    :param env: further environment variables of Spark, without secrets of the run
+    :param own_secrets: secrets of Spark, such as a Connect token; they do not affect the socket's name
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SparkApplication:
         self._process: subprocess.Popen[bytes] | None = None
 
     def do(self, step: str, secrets: Mapping[str, str]) -> tuple[int | None, str]:
-        """Run a step, and log the application's output meanwhile.
+        """Run a step, and log the application's output while it runs.
 
         :return: exit code and last line of the step; no code if the application ended without an answer
         """
@@ -101,7 +101,7 @@ class SparkApplication:
         return answer["code"], answer["said"]
 
     def begin(self) -> None:
-        """Start the application for a later task of the run, unless there is one; does not wait."""
+        """Start the application for a later task of the run if there is none; does not wait for it."""
         address = _folder() / f"{self._name}-0.sock"
         if (greeted := _greeted(address, self._patience)) is None:
             self._start(address)
@@ -109,7 +109,7 @@ class SparkApplication:
             greeted[0].close()
 
     def kill(self) -> None:
-        """Hang up to stop step and application; after a timeout, kill the process group."""
+        """Disconnect, which stops step and application; after a timeout, kill the process group."""
         if self._asked is not None and not self._asked.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._asked.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -131,7 +131,7 @@ class SparkApplication:
             if said is not None:
                 return said
         raise UnavailableError(
-            f"{self._patience.applications} Spark applications of run {self._run_uri} are busy on this machine"
+            f"all {self._patience.applications} Spark applications of run {self._run_uri} on this machine are busy"
         )
 
     def _wait_for(self, address: Path) -> _Log | None:
@@ -188,7 +188,7 @@ class SparkApplication:
 
 
 def end_applications(run_uri: str, patience: Patience = PATIENCE) -> None:
-    """Stop the idle applications of a run on this machine, and remove their files; does not wait."""
+    """Stop a run's idle applications on this machine, and remove their files; does not wait."""
     for lock in _folder().glob(f"{_run_name(run_uri)}-*.lock"):
         address = lock.with_suffix(".sock")
         greeted = _greeted(address, patience)
@@ -269,8 +269,8 @@ def _folder() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder} must belong to user {os.getuid()}, with mode 0700, because secrets pass through it. Remove"
-            " it, or set TMPDIR."
+            f"{folder} must belong to user {os.getuid()} and have mode 0700, because secrets pass through it. Nothing"
+            " was started. Remove the folder, or set TMPDIR to another one."
         )
     return folder
 

@@ -1,4 +1,4 @@
-"""DAGs with a single task and DAGs for many repositories, made from a form and operators."""
+"""Build DAGs with a single task, and DAGs for many repositories."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ def many_dag(
 ) -> DAG:
     """Return a DAG that starts a run for each of many repositories.
 
-    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``; the started runs have
-        their own
+    :param default_args: Airflow's arguments of the DAG's tasks, such as ``{"pool": "gc"}``; the started runs
+        have their own
     """
     paused = None if schedule is None else True
     with _dag(

@@ -1,4 +1,4 @@
-"""Errors of tasks: Airflow's retries, and the XCom with the first error for later tasks."""
+"""Errors of tasks: which errors Airflow retries, and the XCom with the first error for later tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def fail_for_good(error: Exception) -> None:
-    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies."""
+    """Raise ``AirflowFailException`` for an error that needs no retry, on Airflow without retry policies."""
     if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
@@ -50,7 +50,7 @@ def _policy() -> Any:
 
     return ExceptionRetryPolicy(
         rules=[
-            rule((RefusedError,), "refused by a safety check; a retry would be refused too"),
+            rule((RefusedError,), "refused by a safety check, which would refuse a retry too"),
             rule((ConfigError, NotFoundError), "the input is wrong; correct it and clear the task"),
             rule((FormatError,), "damaged or unknown file format; nothing more was deleted"),
             rule(
@@ -86,9 +86,9 @@ FAILURE = "failure"
 
 
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
-    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for ``first_failure``.
+    """Decorate an operator's ``execute`` or its continuation: an error is pushed to XCom for ``first_failure``.
 
-    On an Airflow without retry policies, an error without retries becomes ``AirflowFailException``. An
+    If Airflow has no retry policies, an error that no retry can solve becomes ``AirflowFailException``. An
     unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.
     """
 
@@ -112,7 +112,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
 
 
 def first_failure(operator: BaseOperator, context: Context) -> str:
-    """Return a sentence with the first error of the tasks upstream."""
+    """Return a sentence with the first error of the upstream tasks."""
     dag = operator.get_dag()
     before = operator.get_flat_relative_ids(upstream=True) if dag is not None else set()
 
@@ -125,8 +125,8 @@ def first_failure(operator: BaseOperator, context: Context) -> str:
         if found:
             return f"First error, in task {task_id}: {found}"
     return (
-        "A task upstream ended without an error message, or a person marked it or the run as failed; see the first"
-        " failed task."
+        "An upstream task ended without an error message, or a person marked the task or the run as failed. See the"
+        " log of the first failed task."
     )
 
 

@@ -1,4 +1,4 @@
-"""Base operators of the tasks that can stop a run: preflight, lease, approval."""
+"""Base operators of the tasks that may stop a run: preflight, lease, approval."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ try:
 except AirflowOptionalProviderFeatureException:  # Airflow 3.0 has no Required Actions
 
     class ApprovalOperator(BaseOperator, SkipMixin):  # type: ignore[no-redef]
-        """Replaces Airflow's operator; the task fails instead of waiting."""
+        """Replaces Airflow's missing operator; the task fails instead of waiting."""
 
         inherits_from_skipmixin = True
         APPROVE, REJECT = "Approve", "Reject"
@@ -64,7 +64,7 @@ _PARKED = (TaskDeferred, TaskAwaitingInput) if TaskAwaitingInput else (TaskDefer
 
 
 class CheckOperator(BaseOperator, SkipMixin):
-    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's lines.
+    """If ``check_only`` is set, run the preflight, skip the run, and return the preflight's lines; else do nothing.
 
     :param check_only: whether to skip the run (templated)
     """
@@ -79,7 +79,7 @@ class CheckOperator(BaseOperator, SkipMixin):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the preflight if asked to."""
+        """Run the preflight if ``check_only`` is set."""
         if not truth("check_only", self.check_only):
             return {"status": "not_asked"}
         found = self.ask()
@@ -97,12 +97,12 @@ class CheckOperator(BaseOperator, SkipMixin):
 
 
 class AcquireLeaseOperator(BaseSensorOperator):
-    """Acquire the lease of a repository; while another run holds it, wait without a worker slot.
+    """Acquire the lease of a repository; wait without a worker slot while another run holds it.
 
     The lease of a crashed run expires by the store's clock.
 
-    :param run_uri: folder of the run if an earlier try planned it; the run then continues under the new lease
-        (templated)
+    :param run_uri: folder of the run, if an earlier try planned it: the run then continues under the new
+        lease (templated)
     :param poke_interval: seconds between two tries
     :param timeout: seconds after which the task fails; 0 fails at once
     """
@@ -124,7 +124,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
     @abstractmethod
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
-        """Return the state folder, the repository, and the presence of the Variables; see ``check_variables``."""
+        """Return state folder, repository, and presence of the Variables that limit runs; see ``check_variables``."""
 
     @abstractmethod
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
@@ -132,11 +132,11 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
     @abstractmethod
     def resume(self, grant: LeaseGrant) -> None:
-        """Write the new lease into the plan of a run that this DAG run made under an earlier lease."""
+        """Write the new lease into the plan that this DAG run made under an earlier lease."""
 
     @reported
     def execute(self, context: Context) -> Any:
-        """Try until the lease is free."""
+        """Acquire the lease, and wait until it is free."""
         return super().execute(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -147,8 +147,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
             grant, facts = self.take(f"{self.dag_id} {context['run_id']}")
         except LeaseHeldError as error:
             self.log.info(
-                "Waiting for the other run, usually as long as a run of this repository takes; next try in %.0f s,"
-                " failing after %s: %s",
+                "Waiting for the run that holds the lease; next try in %.0f s, the task fails after %s: %s",
                 self.poke_interval,
                 duration_text(timedelta(seconds=self.timeout)),
                 error,
@@ -165,7 +164,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
         if run_id and not ti.get_dr_count(dag_id=dag_id, run_ids=[run_id]):
             log.warning(
                 "The DAG run %s of %s holds the lease and does not exist in this Airflow. If it was deleted while it"
-                " waited for an approval, reject it (%s reject RUN, with DREDGE_AIRFLOW_URL) to release the lease."
+                " waited for an approval, reject it to release the lease (%s reject RUN, with DREDGE_AIRFLOW_URL)."
                 " Otherwise the lease expires at the time above.",
                 run_id,
                 dag_id,
@@ -180,12 +179,12 @@ class AcquireLeaseOperator(BaseSensorOperator):
 
 
 def read_grant(value: Any) -> LeaseGrant | None:
-    """Return the lease in the XCom of an acquire task; None without one."""
+    """Return the lease in the XCom of an acquire task; None if the task acquired none."""
     return from_json(LeaseGrant, value) if isinstance(value, Mapping) else None
 
 
 def end_run(run_uri: str, grant: Any) -> LeaseGrant:
-    """Stop the run's idle Spark applications on this machine, and return the lease to release."""
+    """Stop the run's idle Spark applications on this machine, and return the run's lease for its release."""
     if run_uri:
         end_applications(run_uri)
     found = read_grant(grant)
@@ -195,22 +194,22 @@ def end_run(run_uri: str, grant: Any) -> LeaseGrant:
 
 
 class ApproveOperator(ApprovalOperator):
-    """Wait for the approval of a person if settings or limits require it; else do nothing.
+    """Wait for a person's approval if settings or limits require one; else do nothing.
 
-    The wait needs no worker: from Airflow 3.3 the task is in state ``awaiting_input``, before that it is
-    deferred to the triggerer. On Airflow 3.0 the task fails; clear it after the answer. Answers come from
-    *Required Actions*, Airflow's API, or the collector's commands ``approve`` and ``reject``. Without an
-    answer in time the run is rejected. A rejected run skips the tasks that delete.
+    The wait needs no worker: the task is in state ``awaiting_input`` from Airflow 3.3, and deferred to the
+    triggerer before. On Airflow 3.0 the task fails; clear it after the answer. Answers come from *Required
+    Actions*, Airflow's API, or the collector's commands ``approve`` and ``reject``. Without an answer in time
+    the run is rejected. A rejected run skips the tasks that delete.
 
-    The answer is a file in the run folder, written once, with the digest of the candidates; the sweep reads
-    the file. A success of this task alone permits no deletion.
+    The answer is a file in the run folder, written once, with the digest of the candidates. The sweep reads
+    this file, so a success of this task alone permits no deletion.
 
     :param run_uri: folder of the run, from the plan task (templated)
     """
 
     step: ClassVar[str] = "approve"
     asks: ClassVar[str]
-    """Subject before the run is open."""
+    """Subject of the question before the run is open."""
     # Subject and body contain names from the lake, so they are never rendered as templates.
     template_fields: Sequence[str] = ("run_uri",)
     operator_extra_links = (ReportLink(),)
@@ -231,14 +230,14 @@ class ApproveOperator(ApprovalOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return if the run needs no approval or has an answer; else ask and wait."""
+        """Ask and wait, unless the run needs no approval or has an answer."""
         run = self.open()
         try:
             return self._go_on(context, run)
         except AwaitingApprovalError as error:
             if not CAN_ASK:
                 raise AwaitingApprovalError(
-                    f"{error} Airflow before 3.1 has no Required Actions: answer with the command, then clear this"
+                    f"{error} Airflow before 3.1 has no Required Actions: answer with this command, then clear this"
                     " task."
                 ) from None
             if _in_dag_test():

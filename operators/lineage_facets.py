@@ -1,4 +1,4 @@
-"""OpenLineage facets of a task. Only Airflow's OpenLineage provider causes this import."""
+"""OpenLineage facets of a task. Imported only if Airflow's OpenLineage provider is installed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class DredgeFiguresFacet(DatasetFacet):
 def make_lineage(
     dataset: tuple[str, str], figures: Mapping[str, int], has_changed: bool, run: DredgeRunFacet
 ) -> OperatorLineage[Any, Any]:
-    """Return lineage for the provider: the dataset is an output if the task deleted from it, else an input."""
+    """Return lineage for the provider: the dataset is an output after deletions, else an input."""
     found = Dataset(*dataset, facets={FIGURES: DredgeFiguresFacet(dict(figures))})
     return OperatorLineage(
         inputs=[] if has_changed else [found], outputs=[found] if has_changed else [], run_facets={RUN: run}

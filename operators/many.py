@@ -52,10 +52,10 @@ def make_conf(
 
 
 def run_id(context: Context, conf: Mapping[str, Any]) -> str:
-    """Return the id of the started run for a repository: the same in every try.
+    """Return the id of a repository's run, the same in every try.
 
-    Airflow clears an existing run and reuses its old settings. Therefore the id has a hash of the settings:
-    changed settings in the Variable start another run.
+    Airflow clears an existing run and reuses its old settings. So the id contains a hash of the settings, and
+    changed settings start another run.
     """
     settings = hashlib.sha256(json.dumps(conf, sort_keys=True, default=str).encode()).hexdigest()
     name = str(conf.get("repository") or conf["storage"]).rstrip("/").rpartition("/")[2]
@@ -64,7 +64,7 @@ def run_id(context: Context, conf: Mapping[str, Any]) -> str:
 
 
 class SaveSummaryOperator(BaseOperator):
-    """Write a summary page about the runs of all repositories, failed and skipped ones included.
+    """Write a summary page about the runs of all repositories, including failed and skipped ones.
 
     Make this task a teardown, so that it runs after failures too. Its outlet events have the counts.
 
@@ -75,11 +75,11 @@ class SaveSummaryOperator(BaseOperator):
     """
 
     collects: ClassVar[str]
-    """DAG of a repository."""
+    """DAG that collects one repository."""
     plans: ClassVar[str]
-    """Its plan task."""
+    """Plan task of that DAG."""
     tells: ClassVar[tuple[str, ...]]
-    """Tasks with errors that explain a run without a report, last task first."""
+    """Tasks whose errors explain a run without a report, last task first."""
     what: ClassVar[str]
     """Param with the repository."""
     template_fields: Sequence[str] = ("runs",)

@@ -1,4 +1,4 @@
-"""Dredge's pages inside Airflow: repositories from its connections, access by its permissions.
+"""Dredge's pages in Airflow: repositories come from Airflow's connections, permissions from Airflow's users.
 
 Repositories come from the lakeFS server of ``lakefs_default``, and from the connections in the Variable
 ``dredge_gc_schedules``. Further folders, such as Icechunk repositories and run roots, are in the Variable
@@ -50,9 +50,8 @@ class AirflowPlaces:
         self._until = 0.0
 
     def all(self) -> Sequence[Place]:
-        """Return every place, cached for half a minute.
-
-        If a lakeFS server does not answer, its repositories come from the cache.
+        """Return every place, cached for half a minute. If a lakeFS server does not answer, its repositories
+        come from the cache.
         """
         with self._lock:
             if time.monotonic() >= self._until:
@@ -62,12 +61,12 @@ class AirflowPlaces:
             return self._found
 
     def problems(self) -> Sequence[str]:
-        """Return the servers without an answer."""
+        """Return a message for each server that does not answer."""
         with self._lock:
             return list(self._problems)
 
     def client(self, place: Place | None) -> LakeFSClient:
-        """Return the lakeFS server of a place, or the default one."""
+        """Return the client of a place's lakeFS server, or of the default one."""
         for server, _ in _servers():
             client = LakeFSHook(server).client
             if place is None or any(item.name == place.name for item in client.repositories()):
@@ -137,7 +136,7 @@ def _named() -> Iterator[Place]:
 class LazyPages:
     """The pages' application, created at the first request.
 
-    Every Airflow process imports plugins, and some of them fork; only the API server pays for the pages.
+    Every Airflow process imports plugins, and some processes fork; only the API server needs the pages.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Airflow's facts for Dredge's pages, read from its public API in this process, as the user of the page.
+"""Airflow's facts for Dredge's pages, read from its public API in this process as the page's user.
 
     schedules        DAGs with the tag ``dredge`` and a schedule, with their Params
     waiting          tasks of these DAGs in state ``awaiting_input``
@@ -103,7 +103,7 @@ class AirflowFacts:
         """Start a run as the user."""
         found = await self._ask(request, "GET", f"/dags/{quote(dag_id, '')}")
         if found.status_code == 200 and found.json()["is_paused"]:
-            raise ConfigError(f"the DAG {dag_id} is paused: unpause it in Airflow. Nothing was started.")
+            raise ConfigError(f"the DAG {dag_id} is paused. Nothing was started. Unpause it in Airflow.")
         body = {"logical_date": None, "conf": dict(settings)}
         answer = await self._ask(request, "POST", f"/dags/{quote(dag_id, '')}/dagRuns", body)
         if answer.status_code in (401, 403):

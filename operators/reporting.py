@@ -99,7 +99,7 @@ def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """OpenLineage facts of a task; docs/metrics.md describes the events.
+    """Facts for OpenLineage about a task; docs/metrics.md describes the events.
 
     :param uri: of the storage namespace, the Icechunk repository or the key-value store
     """
@@ -127,7 +127,7 @@ class Lineage:
 
 
 class LineageMixin:
-    """An operator with lineage for Airflow's OpenLineage provider."""
+    """An operator that gives lineage to Airflow's OpenLineage provider."""
 
     lineage: Lineage | None = None
 
@@ -144,11 +144,11 @@ class LineageMixin:
 
 
 class ReportOperator(LineageMixin, BaseOperator):
-    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not complete.
+    """Base of the task that writes a run's report, releases the run's lease, and fails if the run is not complete.
 
-    The task sets the state of the DAG run: make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``),
-    so that it also runs after failures and after a person marked the run as failed. A run rejected by a
-    person is a success. Outlet events have the counts.
+    The task sets the state of the DAG run: make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``), so that
+    it also runs after failures and after a person marked the run as failed. A run that a person rejected is a success.
+    Outlet events have the counts.
     """
 
     step: ClassVar[str]
@@ -160,7 +160,7 @@ class ReportOperator(LineageMixin, BaseOperator):
         """Leave an event, and fail with the first error of the DAG run."""
         why = first_failure(self, context)
         leave_event(context, "failed", repository, text=why)
-        raise RefusedError(f"the run has no plan: nothing to report, nothing was deleted. {why}")
+        raise RefusedError(f"the run has no plan, so there is no report. Nothing was deleted. {why}")
 
     def conclude(
         self,
@@ -190,7 +190,7 @@ class ReportOperator(LineageMixin, BaseOperator):
 def find_problem(outcome: str, read_report: Callable[[], Mapping[str, Any]]) -> str:
     """Return the reason why a run is not complete; empty if it is.
 
-    A run rejected by a person is complete; a run without an answer is not.
+    A run that a person rejected is complete; a run that got no answer is not.
     """
     if outcome in COMPLETE:
         return ""

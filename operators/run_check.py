@@ -4,8 +4,8 @@ The policy is a Variable with limits for the Params of every run, set by an admi
 
     {"approval": {"fixed": "always"}, "max_delete_percent": {"maximum": 5}, "min_age_hours": {"minimum": 48}}
 
-Airflow silently drops unknown names in a conf (`max_delete_object`), and ignores its values with `[core]
-dag_run_conf_overrides_params = False`. A run that would differ from its conf is refused.
+Airflow silently drops unknown names in a conf (`max_delete_object`), and ignores a conf's values with `[core]
+dag_run_conf_overrides_params = False`. A run whose Params differ from its conf is refused.
 
 Source: P26 of docs/platform-behaviour.md
 """
@@ -58,7 +58,7 @@ def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
 
 
 def present_variables(schedules: str, what: str, repository: str) -> dict[str, bool | None]:
-    """Return the presence of the Variables that limit the runs of a repository; see `dredge.runs.consents`."""
+    """Return which Variables that limit the runs of a repository exist; see `dredge.runs.consents`."""
     entries = json_variable(schedules)
     named = isinstance(entries, Mapping) and any(
         isinstance(entry, Mapping) and str(entry.get(what)).rstrip("/") == repository.rstrip("/")
@@ -94,11 +94,11 @@ def _check_bound(found: Setting, bound: str, limit: Any) -> None:
     if bound not in _BOUNDS:
         raise _wrong(f"{found.name} has an unknown bound {with_nearest(bound, _BOUNDS)}")
     if bound == "allowed" and not (isinstance(limit, list) and limit):
-        raise _wrong(f"allowed of {found.name} must be a list of values")
+        raise _wrong(f"`allowed` of {found.name} must be a list of values")
     if bound in ("minimum", "maximum"):
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if not number or found.kind not in ("number", "integer"):
-            raise _wrong(f"{bound} of {found.name} is {limit!r}; it must be a number, of a Param that is one")
+            raise _wrong(f"{bound} of {found.name} is {limit!r}; it must be a number, for a numeric Param")
 
 
 def _effective(name: str, values: Mapping[str, Any]) -> Iterator[Any]:
@@ -182,7 +182,7 @@ def task_arguments(
 ) -> dict[str, Any]:
     """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each task.
 
-    Each task runs the check, because a person can mark the first task as successful.
+    Each task runs the check, because a person can mark the first task as success.
 
     :param own: arguments of the DAG's author, such as ``{"pool": "gc", "queue": "spark"}``; durations may be
         seconds
@@ -220,8 +220,8 @@ def _check(_task: BaseOperator, context: Context, form: tuple[Setting, ...]) -> 
     for name in settings.keys() & conf.keys():
         if settings[name].read(conf[name]) != values[name]:
             raise ConfigError(
-                f"the run's conf has {name} = {conf[name]!r}, but the Param is {values[name]!r}: Airflow ignores a"
-                " run's conf with [core] dag_run_conf_overrides_params = False. Nothing was changed. Set it to True, or"
-                " start a DAG with these values as defaults."
+                f"the run's conf has {name} = {conf[name]!r}, but the Param is {values[name]!r}: with [core]"
+                " dag_run_conf_overrides_params = False Airflow ignores a run's conf. Nothing was changed. Set it to"
+                " True, or start a DAG with these values as defaults."
             )
     check_policy(form, values)

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import get_parsing_context
+
 from airflow_dredge.operators.airflow_versions import allowed_run_types, cron_intervals
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
@@ -20,8 +22,8 @@ _NO_INTERVALS = ("@once", "@continuous")
 _WINDOWED = ("scheduled", "backfill")
 _OF_A_SCHEDULE = ("schedule", "mode", "default_args")
 LEASE_RETRIES = 10
-"""Retries of the task that waits for the lease. A waiting task may look lost to the scheduler; a retry does
-no harm.
+"""Retries of the task that waits for the lease, because the scheduler may take a waiting task for lost. A
+retry does no harm.
 """
 BY_HAND = ("manual", "operator_triggered", "asset_triggered")
 #: Kinds of runs without data intervals.
@@ -45,7 +47,7 @@ def first_task_arguments(schedule: Any) -> dict[str, Any]:
     """Return the arguments of the DAG's first task for a schedule.
 
     Scheduled runs and backfills never overlap: each waits for the tasks directly downstream of the previous
-    run's first task, among them report and lease release. The lease separates all other runs.
+    run's first task, including report and lease release. The lease prevents overlap of all other runs.
     """
     serial = schedule is not None
     return {"depends_on_past": serial, "wait_for_downstream": serial}
@@ -54,7 +56,7 @@ def first_task_arguments(schedule: Any) -> dict[str, Any]:
 def intervals(schedule: Any) -> Any:
     """Return a schedule with a data interval for each run.
 
-    With a plain cron text the interval is empty, and a backfill has nothing to do.
+    With a plain cron text the interval would be empty, and a backfill would do nothing.
     """
     if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
         return schedule
@@ -69,7 +71,7 @@ def run_types(schedule: Any) -> list[str]:
 def data_window(context: Context) -> tuple[datetime, datetime] | None:
     """Return the data interval of a scheduled or backfilled run; None for other runs, which read everything.
 
-    A manual or triggered run gets no interval from Airflow, an empty one, or one near its start.
+    The interval that Airflow gives a manual or triggered run is missing, empty, or near the run's start.
     """
     run = context.get("dag_run")
     if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
@@ -86,6 +88,12 @@ def read_schedules(variable: str, what: str) -> dict[str, dict[str, Any]]:
     if not isinstance(found, Mapping):
         raise ConfigError(f'Variable {variable} must be an object: {{"gc_lake": {{"schedule": …}}}}')
     return {dag_id: _checked(variable, what, dag_id, settings) for dag_id, settings in found.items()}
+
+
+def of_this_parse(schedules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the settings of the DAGs that Airflow needs from this parse: of the one whose task starts, or of all."""
+    wanted = get_parsing_context().dag_id
+    return {dag_id: found for dag_id, found in schedules.items() if wanted in (None, dag_id)}
 
 
 def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, Any]:
@@ -105,8 +113,8 @@ def read_settings(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the settings of repositories in a Variable, without their schedules.
 
-    :return: settings by repository; and reasons by repository for conflicting entries (other than schedule
-        and mode) and invalid values
+    :return: settings by repository; and errors by repository: conflicting entries (except schedule and mode)
+        or invalid values
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}
@@ -124,6 +132,6 @@ def read_settings(
             continue
         if found.setdefault(repository, settings) != settings:
             conflicts[repository] = (
-                f"the Variable {variable} has different settings for it in {dag_id} and in an earlier entry"
+                f"the Variable {variable} has other settings for this repository in {dag_id} than in an earlier entry"
             )
     return found, conflicts

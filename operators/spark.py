@@ -63,8 +63,8 @@ class SparkSettings:
     )
     spark_python: str | None = setting(
         "Python of Spark's executors",
-        "A path on their machines, the address of an environment that `dredge spark-env` packed (`.tar.gz`), or"
-        " `image:NAME` on Kubernetes. Empty: the path of the Airflow worker's own Python.",
+        "A path on the executors' machines, the address of an environment that `dredge spark-env` packed"
+        " (`.tar.gz`), or `image:NAME` on Kubernetes. Empty: the path of the Airflow worker's own Python.",
         default=None,
     )
 
@@ -74,11 +74,11 @@ class PlannedRun(Protocol):
 
     @property
     def options(self) -> StorageOptions | None:
-        """Access to its store; None if the environment has it already."""
+        """Options for access to the store; None if the environment has them already."""
 
     @property
     def folder(self) -> RunFolder:
-        """Its folder."""
+        """The run's folder."""
 
 
 class SparkJobOperator(SparkSubmitOperator):
@@ -90,7 +90,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     :param run_uri: folder of the run, from the plan task (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
-    :param spark_python: Python of the executors, see `SparkSettings` (templated)
+    :param spark_python: Python of the executors; see `SparkSettings` (templated)
     :param aws_conn_id: connection of the object store; None, or a missing ``aws_default``, for local folders
         and machine roles
     :param spark_conn_id: connection of the Spark master; must exist
@@ -148,14 +148,14 @@ class SparkJobOperator(SparkSubmitOperator):
         return summary
 
     def begin_spark(self) -> None:
-        """Start Spark for the next tasks of the run. An error is only logged: these tasks start Spark as well."""
+        """Start Spark for the next tasks of the run. An error is only logged, because these tasks start Spark too."""
         try:
             self.do_step(None)
         except Exception as error:
-            self.log.warning("Spark is not started before the task that needs it: %s", error)
+            self.log.warning("Spark was not started in advance; a later task starts it: %s", error)
 
     def do_step(self, secrets: Mapping[str, str] | None) -> None:
-        """Run the step with the configured engine; None starts the engine only."""
+        """Run the step with the configured engine; None only starts the engine."""
         match self.spark_engine:
             case "submit":
                 self.submit(secrets)
@@ -201,7 +201,7 @@ class SparkJobOperator(SparkSubmitOperator):
             how = "ended" if code is None else f"ended with code {code}"
             raise job_error(self.step, code, [said]) or UnavailableError(
                 f"the job {self.step} {how} without an error message; it may have been killed, or out of memory. Its"
-                " last lines are in the log above. Run the task again; it continues."
+                " last lines are in the log above. Clear the task to continue the step."
             )
 
     def connect(self, secrets: Mapping[str, str] | None) -> None:
@@ -228,7 +228,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self._do_in(SparkApplication(self.run_uri, command, env, {TOKEN: token} if token else {}), secrets)
 
     def on_kill(self) -> None:
-        """Stop the job. Its output stays, and the step can run again."""
+        """Stop the job. Its output is kept, and the step can run again."""
         if self._application_of_run is not None:
             self._application_of_run.kill()
 
@@ -247,7 +247,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
 
 def own_spark_home(path: str) -> dict[str, str]:
-    """Return SPARK_HOME for this environment's own spark-submit: it does not find it in a path with a space."""
+    """Return SPARK_HOME for this environment's spark-submit, which cannot find it in a path with a space."""
     found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
     if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
         return {}
@@ -256,7 +256,7 @@ def own_spark_home(path: str) -> dict[str, str]:
 
 
 def job_file() -> Path:
-    """Return the path of the job; jobs are started, never imported."""
+    """Return the path of the job's program, which is started and never imported."""
     spec = importlib.util.find_spec(_JOBS)
     if spec is None or spec.origin is None:
         raise ConfigError(f"the package {_JOBS} is not installed beside the operators")
@@ -266,9 +266,9 @@ def job_file() -> Path:
 def submit_conf(
     command: Sequence[str] = _CONF_COMMAND, seconds_max: float = _CONF_SECONDS_MAX
 ) -> dict[str, str]:
-    """Return Spark's settings for this machine from the jobs' code; {} after an error, which only costs speed.
+    """Return Spark's settings for this machine from the jobs' code; {} (slower) after an error.
 
-    Its stderr is logged line by line, because a first build of the class archive takes minutes.
+    The program's stderr is logged line by line, because the first build of the class archive takes minutes.
     """
     try:
         with subprocess.Popen(
@@ -302,7 +302,7 @@ def merged_conf(defaults: Mapping[str, str], conf: Mapping[Any, Any]) -> dict[st
 
 
 def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError | None:
-    """Return a job's error from its exit code and last line; None without an error line."""
+    """Return a job's error from its exit code and last line; None if that is no error line."""
     families = {
         family.exit_code: family
         for family in DredgeError.__subclasses__()
@@ -316,7 +316,7 @@ def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError 
 
 
 SECONDS_MAX = 120.0
-"""Timeout for a start of Spark, an unpacked environment, and one round of tasks."""
+"""Timeout for starting Spark, unpacking an environment, and one round of tasks."""
 _CHECK = "spark"
 
 

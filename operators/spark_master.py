@@ -60,18 +60,18 @@ def check_kubernetes(host: str) -> None:
 
 
 def check_deploy_mode(asked: str | None) -> None:
-    """Check that the driver runs in the worker."""
+    """Check that the Spark driver runs in the worker."""
     if asked == "cluster":
         raise ConfigError(
-            "the deploy mode cluster is refused: a driver in the cluster has no credentials of Airflow's connections,"
-            " and would continue to delete after its task was killed. Nothing was changed. Set deploy-mode to client in"
-            " the connection (spark.submit.deployMode in conf): the executors still run in the cluster."
+            "deploy mode cluster is refused: a driver in the cluster has no credentials from Airflow's connections,"
+            " and would continue to delete after its task was killed. Nothing was changed. Set deploy-mode to client"
+            " in the connection (spark.submit.deployMode in conf): the executors still run in the cluster."
         )
 
 
 def check_answers(master: str, seconds_max: float = _SECONDS_MAX) -> None:
-    """Check that a standalone master listens; Spark itself would try for a minute. Other masters have no
-    single address.
+    """Check that a standalone master listens, because Spark itself would try for a minute. Other masters have
+    no single address.
     """
     found = _STANDALONE.fullmatch(master)
     if found is None:

@@ -1,4 +1,4 @@
-"""Restore, purge, and collection of metadata files: operators of DAGs with a single task."""
+"""Operators of DAGs with a single task: restore, purge, and collection of metadata files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class UndoOperator(BaseOperator):
     """Run one command on a repository in the Airflow worker, under the repository's lease.
 
-    While a collection holds the lease, the task fails.
+    The task fails if a collection holds the lease.
 
     :param config: settings by name; docs/settings.md lists them (templated)
     :param aws_conn_id: connection of the object store; None, or a missing ``aws_default``, for local folders
@@ -39,7 +39,7 @@ class UndoOperator(BaseOperator):
 
     step: ClassVar[str]
     place: ClassVar[str]
-    """Setting with the repository."""
+    """Setting that has the repository."""
     template_fields: Sequence[str] = ("config",)
 
     def __init__(
@@ -79,7 +79,7 @@ class LakeFSUndoOperator(ReachesLakeFS, UndoOperator):
 
 
 class LakeFSRestoreOperator(LakeFSUndoOperator):
-    """Restore objects that a run deleted: the same bytes under the same keys. Existing objects are not replaced."""
+    """Restore objects that a run deleted, with the same bytes and keys. Existing objects are not replaced."""
 
     step = "restore"
 

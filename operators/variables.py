@@ -1,7 +1,7 @@
 """Airflow's Variables as JSON.
 
-Airflow reports "not found" also for a secrets backend without an answer. Therefore the state of a repository
-stores the Variables that limited earlier runs (`dredge.runs.consents`), and a missing one stops the run.
+Airflow reports "not found" even if a secrets backend does not answer. So the state of a repository stores
+which Variables limited earlier runs (`dredge.runs.consents`), and a missing one stops the run.
 """
 
 import json

@@ -3,19 +3,19 @@
     spark-submit spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock
     python spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock --remote 'sc://host:15002'
 
-A start of Spark, or of a Spark Connect client, takes longer than most steps, so a run has only one. Messages,
-one JSON object each:
+Starting Spark, or a Spark Connect client, takes longer than most steps, so a run has only one application.
+Messages, one JSON object each:
 
     application   {"free": true, "group": 4711}                 or {"free": false}: busy with another task
     task          {"step": …, "run": URI, "environment": {…}}   or {"end": true}
     application   {"code": 0, "said": ""}                       exit code and last line, as of a job
 
-A driver without its task must not continue to delete: if the task disconnects, its step is stopped and the
-application ends. It also ends after a failed step, so that a retry starts a new one; after the last step of a
-run; and after some idle minutes. The plan's task starts it, beside the scheduling of the next task.
+A driver without its task must not continue to delete, so the application stops the step and ends if the task
+disconnects. It also ends after a failed step, so that a retry starts a new one; after the last step of a run;
+and after some idle minutes. The plan's task starts it while the next task is being scheduled.
 
 The folder of the socket belongs to this user only. Secrets are sent over the socket and are in the
-environment during their step; no argument, setting or file has them.
+environment during their step, never in arguments, settings or files.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
-"""Idle time before the application ends. A run that waits for an approval does not occupy a cluster."""
+"""Idle time before the application ends: a run that waits for an approval must not occupy a cluster."""
 UNUSED_SECONDS = 90.0
-"""The same before the first step: the plan starts the application, and that step may run on another machine."""
+"""Idle time before the first step, which may run on another machine than the plan, which starts Spark."""
 _BACKLOG = 8
 
 
@@ -223,5 +223,5 @@ def _stop_when_gone(task: Connection, done: threading.Event) -> None:
     with task, suppress(EOFError, OSError):
         task.recv_bytes()
     if not done.is_set():
-        log.warning("The task of this step disconnected: stopping Spark")
+        log.warning("The task of this step disconnected: Spark is stopped")
         stop_this_process()

@@ -1,9 +1,9 @@
-"""A class-data archive for Spark's driver: loading Spark's classes from a mapped file halves each start.
+"""A class-data archive for Spark's driver: mapping Spark's classes from a file halves the start time.
 
 A JVM with Spark loads, parses and verifies some ten thousand classes at each start. HotSpot can dump the
 loaded classes at exit (`-XX:ArchiveClassesAtExit`) and map them at the next start (`-XX:SharedArchiveFile`).
-A dump fits one Java and one set of jars, so its name is a hash of both; the JVM starts without an archive
-that does not fit.
+A dump matches one Java and one set of jars, so its name is a hash of both. The JVM ignores an archive that
+does not match.
 
     python -m airflow_dredge.spark_jobs.archive        build the archive now (a minute at most) and print its
     path
@@ -83,9 +83,9 @@ def archive_path(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def ensure_archive(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the archive, and build it if missing; None if it is not available now.
+    """Return the archive, built if it is missing; None if it is not available yet.
 
-    One process builds; others meanwhile start without. A failed build is repeated after a day. Never raises.
+    Processes start without it while one builds it. A failed build is repeated after a day. Never raises.
     """
     if environ.get(SWITCH, "").lower() in ("off", "0", "false", "no"):
         return None
@@ -123,7 +123,7 @@ def _build_once(path: Path, environ: Mapping[str, str]) -> Path | None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            log.info("Another process builds Spark's class archive; this one starts without")
+            log.info("Another process is building Spark's class archive; this one starts without it")
             return None
         if path.exists():  # another process just built it
             return path

@@ -5,7 +5,7 @@ daemon every worker imports pyarrow, the compiled kernels and the collector itse
 a hundred MiB each. Workers of this daemon share both.
 
 `spark.python.daemon.module` names this module for a local master (`session.LOCAL_DEFAULTS`). A Spark Connect
-server may be started with the same setting; executors without this package must not.
+server may be started with the same setting, but not if its executors lack this package.
 
 A Connect server starts a daemon for each session, and so for each run, and keeps it. This daemon ends after
 some time without workers; Spark starts another one if needed.

@@ -39,8 +39,7 @@ MARK = "dredge: "
 _STOP_SECONDS_MAX = 10
 
 type StepFunction = Callable[[str, StorageOptions, TaskRunner], Any]
-"""Runs a step and returns its summary: takes the run folder's URI, the store's options, and the task runner.
-"""
+"""Runs a step and returns its summary: takes the run folder's URI, the store's options, and the task runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +47,14 @@ class Job:
     """A step as a program.
 
     Attributes:
-        last: whether it is the run's last step on Spark; its success ends a Connect session.
+        last: whether it is the run's last step on Spark, whose success ends a Connect session.
     """
 
     do: StepFunction
     last: bool = False
 
     def ending(self) -> Job:
-        """Return the same job as the last of its run."""
+        """Return this job as the last one of its run."""
         return replace(self, last=True)
 
     def run(self, spark: SparkSession, run_uri: str, options: StorageOptions | None = None) -> Any:
@@ -101,9 +100,7 @@ def job_main(
 
 
 def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str]:
-    """Run a step and print its error on stderr; returns the family's exit code and the printed line, or 0 and
-    "".
-    """
+    """Run a step and print its error on stderr; returns the family's exit code and the printed line, or 0 and ""."""
     try:
         do()
         return 0, ""
@@ -111,9 +108,9 @@ def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str
         code, said = error.exit_code, f"{error.kind}: {' '.join(str(error).split())}"
     except SystemExit as asked:
         code = asked.code if isinstance(asked.code, int) else 1
-        said = f"stopped: {step} received a signal; the run can be resumed"
+        said = f"stopped: {step} received a signal; run the step again to continue"
     except KeyboardInterrupt:
-        code, said = 130, f"stopped: {step} was interrupted; the run can be resumed"
+        code, said = 130, f"stopped: {step} was interrupted; run the step again to continue"
     except Exception as error:
         logging.getLogger(__package__).exception("%s failed", step)
         found = defect(f"the job {step}", error, run_uri)
@@ -146,7 +143,7 @@ def _arguments(jobs: Mapping[str, Job], argv: Sequence[str] | None) -> argparse.
     parser.add_argument("--master", metavar="MASTER", help="Spark master without spark-submit")
     arguments = parser.parse_args(argv)
     if arguments.serve is None and (arguments.step is None or arguments.run is None):
-        parser.error("--step and --run are required, or --serve")
+        parser.error("give --step and --run, or --serve")
     return arguments
 
 
@@ -168,7 +165,7 @@ def _end_with_parent() -> None:
 
 
 def stop_this_process() -> None:
-    """Ask this process to stop, and end it with its threads after a timeout; called from another thread."""
+    """Ask this process to stop; after a timeout end it with its threads. Called from another thread."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_STOP_SECONDS_MAX)
     os._exit(128 + signal.SIGTERM)

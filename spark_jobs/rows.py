@@ -1,19 +1,18 @@
 """Tasks and results between the driver and Spark's workers.
 
 A step is a partition function over small task descriptions (`dredge.runs.tasks`). Each task is one partition
-of one Spark job; the worker opens its own stores, writes its rows itself, and returns one JSON row:
+of a Spark job. The worker opens the stores, writes the rows, and returns one JSON row:
 
     driver   spark.range(0, n, 1, numPartitions=n).mapInArrow(work, "result string")
     worker   id 3 -> fn(config, tasks[3]) -> '{"index": 3, "result": {…}}' or '{"index": 3, "error": {…}}'
 
 DataFrame API only, so the code runs in a classic session and over Spark Connect.
 
-An error of a task is also a row, so that Spark does not cancel the job: when `run` raises, no task is
-running, and the error has its original class. Only a lost worker fails the job itself, after Spark's own
-retries.
+A task's error is also a row, so that Spark does not cancel the job: when `run` raises, no task is running,
+and the error has its original class. Only lost workers fail the job itself, after Spark's retries.
 
 The workers' Python needs Dredge in the driver's version, without Airflow and extras. A worker with another
-version refuses its task, because its rules of garbage may differ.
+version refuses its task, because its rules for garbage may differ.
 
 Credentials of the object store are inside the pickled function, not in arguments, settings, logs or pages.
 They are in the worker's environment only during a task.
@@ -90,7 +89,7 @@ class SparkRunner:
         """Run `fn(config, task)` for every task; see `TaskRunner.run`.
 
         Raises:
-            DredgeError: the error of a task; the gravest of several.
+            DredgeError: the error of a task, or the gravest of several.
             TaskDefect: an unexpected error of a task.
             ConfigError: the executors' Python has no Dredge, another version of it, or another minor version.
             UnavailableError: Spark lost workers or could not finish.
@@ -200,7 +199,7 @@ def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
         answers[found["index"]] = found
     if len(rows) != count or sorted(answers) != list(range(count)):
         raise FormatError(
-            f"{name}: Spark returned {len(rows)} results for {count} tasks. They were ignored; run the step again."
+            f"{name}: Spark returned {len(rows)} results for {count} tasks, so all were ignored. Run the step again."
         )
     errors = [_restored(name, found["error"]) for found in answers.values() if "error" in found]
     if errors:

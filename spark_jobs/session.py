@@ -55,8 +55,8 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the defaults, and the settings that the driver's JVM needs at its start.
 
-    Builds the class archive on first use. Paths are of this machine, so they fit a driver here (client mode)
-    only.
+    Builds the class archive on first use. The paths are valid on this machine only, so the driver must run
+    here (client mode).
     """
     options = java_options(ensure_archive(environ))
     conf_dir = environ.get("SPARK_CONF_DIR")
@@ -72,7 +72,7 @@ def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def open_session(name: str, remote: str | None = None, master: str | None = None) -> SparkSession:
-    """Return a session: of spark-submit, remote, or local.
+    """Open a session of spark-submit, of a Connect server, or a local one.
 
     Args:
         name: application name, unless spark-submit has one.
@@ -99,7 +99,7 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
 
 
 def session_conf(name: str, master: str | None = None) -> SparkConf:
-    """Return the configuration of a local or spark-submit session: the user's settings, and our defaults."""
+    """Return the settings of a local or spark-submit session: the user's settings over the defaults."""
     from pyspark import SparkConf, SparkContext
 
     if _inside_submit():
@@ -118,8 +118,8 @@ def session_conf(name: str, master: str | None = None) -> SparkConf:
 def close_session(spark: SparkSession, last: bool = False) -> None:
     """End a session.
 
-    A local one stops, with its JVM. A remote one stays on the server for the run's next step, and only this
-    client's channel closes, unless it is the `last` step.
+    A local session stops with its JVM. A remote one stays on the server for the run's next step, and only
+    this client's channel closes; after the `last` step it ends.
     """
     if is_remote(spark) and not last:
         spark.client.close()
@@ -174,7 +174,7 @@ def _open_remote(remote: str) -> SparkSession:
             if "SESSION_CLOSED" not in str(error) or url != remote:
                 text = f"Spark Connect at {_plain(remote)} cannot be used: {spark_reason(error)}"
                 raise UnavailableError(
-                    f"{text}. Nothing was changed; start the server or correct the address."
+                    f"{text}. Nothing was changed. Start the server, or correct the address."
                 ) from error
             log.info("The run's Spark Connect session is closed; continuing in a new one")
             url = with_session_id(remote, str(uuid.uuid4()))
@@ -191,9 +191,7 @@ def _plain(remote: str) -> str:
 
 
 def spark_reason(error: BaseException) -> str:
-    """Return one line of a Spark error: a worker's exception, else the reason of the abort, else the first
-    line.
-    """
+    """Return one line of a Spark error: a worker's exception, else the reason of the abort, else the first line."""
     lines = [line.strip(" :.\t") for line in str(error).partition("JVM stacktrace")[0].splitlines()]
     lines = [line for line in lines if line and not line.startswith("An error occurred while calling")]
     chosen = lines[:1] or [type(error).__name__]

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from tests.support.spark import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent
-os.environ.setdefault(
-    NO_SYNC, "1"
-)  # folders of tests are thrown away; tests/unit/storage/local/test_durable.py is not
+# Folders of tests are thrown away; tests/unit/storage/local/test_durable.py is not.
+os.environ.setdefault(NO_SYNC, "1")
 
 
 def _airflow_environment() -> None:

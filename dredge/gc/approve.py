@@ -26,9 +26,11 @@ from dredge.gc.retention import Line, find_lines
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Commit, Rules
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.report import size_text
 from dredge.sets.hashes import Hashes, unite
+from dredge.storage import ObjectReader
 
 
 class ApproveOutput(records.ApproveOutput):
@@ -48,7 +50,7 @@ _FOLDER = r"^(?P<folder>.*/)"
 
 def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
     found: dict[str, Amount] = {}
-    for rows in _free_rows(run, guards, "address"):
+    for rows in _free_rows(run.folder, guards, "address"):
         folders = pc.struct_field(pc.extract_regex(rows["address"], _FOLDER), "folder")
         table = pa.table({"folder": folders, "size": rows["size"]})
         for group in table.group_by("folder").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
@@ -56,12 +58,12 @@ def _folders(run: Run, guards: CheckLimitsOutput) -> dict[str, Amount]:
     return found
 
 
-def _free_rows(run: Run, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
+def _free_rows(folder: RunFolder, guards: CheckLimitsOutput | None, *columns: str) -> Iterator[pa.Table]:
     """The candidates that are not held, file by file; all candidates without guards."""
-    found = run.folder.read_output(SubtractOutput)
-    holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
+    found = folder.read_output(SubtractOutput)
+    holds = None if guards is None else Holds.of(folder, guards.hold_files)
     for part in () if found is None else found.candidates:
-        rows = run.folder.read_part(part, [*columns, *HOLD_COLUMNS])
+        rows = folder.read_part(part, [*columns, *HOLD_COLUMNS])
         yield rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
 
 
@@ -189,7 +191,7 @@ def _count(amount: Amount, candidates: _Candidates, mask: npt.NDArray[np.bool_])
 
 def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> _Candidates:
     hashes, sizes, count = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
-    for free in _free_rows(run, guards):
+    for free in _free_rows(run.folder, guards):
         if count >= CANDIDATES_MAX:
             found.unread.append(f"candidates beyond the first {count:,}")
             break
@@ -228,7 +230,7 @@ def _ranges_of(
     ranges: Ranges = {}
     owners: dict[str, int] = {}
     for number, commit in enumerate(commits):
-        for range_id in _names_of(run, history, commit, found):
+        for range_id in _names_of(run.reader, history, commit, found):
             if range_id in active or range_id in owners:
                 continue
             if len(ranges) >= most:
@@ -238,11 +240,11 @@ def _ranges_of(
     return ranges, owners
 
 
-def _names_of(run: Run, history: History, commit: Commit, found: ByBranch) -> Iterator[str]:
+def _names_of(reader: ObjectReader, history: History, commit: Commit, found: ByBranch) -> Iterator[str]:
     if not commit.metarange_id:
         return
     try:
-        known = with_metaranges(run.reader, history.metaranges, [commit.metarange_id])
+        known = with_metaranges(reader, history.metaranges, [commit.metarange_id])
     except DredgeError as error:
         found.unread.append(f"commit {commit.id[:12]} could not be read ({error})")
         return

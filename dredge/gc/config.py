@@ -8,22 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.approve.settings import (
-    MARK_AGE_HOURS,
-    CollectionSettings,
-    approval_hours_setting,
-    approval_setting,
-    approvers_setting,
-    bytes_limit,
-    clean_every_setting,
-    ids_of,
-    inventory_setting,
-    keep_runs_setting,
-    mode_setting,
-    objects_limit,
-    share_limit,
-    undo_setting,
-)
+from dredge.approve import settings as shared
 from dredge.errors import ConfigError
 from dredge.gc.retention import RetentionPolicy, load_policy
 from dredge.runs import versions
@@ -70,7 +55,7 @@ class Safety:
 
     # largest difference of the store's clock to this machine's and the lakeFS servers'
     clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = MARK_AGE_HOURS  # an older mark cannot be swept
+    mark_age_hours_max: float = shared.MARK_AGE_HOURS  # an older mark cannot be swept
     lease_seconds: float = 3600  # life of a lease without a renewal
     heads_every_seconds: float = 5  # interval of the checks of branch heads while deleting
     watch_silence_seconds_max: float = 60  # workers stop after so long without a check by the driver
@@ -130,13 +115,13 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GCConfig(CollectionSettings):
+class GCConfig(shared.CollectionSettings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
     option of `dredge gc run` and a row in the docs.
     """
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
-    mode: str = mode_setting("reads everything", "the part that changed")
+    mode: str = shared.mode_setting("reads everything", "the part that changed")
     dry_run: bool = setting("Dry run", "Find and report garbage, **delete nothing**.", default=True)
     min_age_hours: float = setting(
         "Minimum age in hours",
@@ -159,7 +144,7 @@ class GCConfig(CollectionSettings):
     )
     grace_hours: float | None = grace_hours_setting()
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
-    undo: str = undo_setting("dredge gc")
+    undo: str = shared.undo_setting("dredge gc")
     restore_reused: bool = setting(
         "Restore reused objects",
         "Every run compares deleted objects of earlier runs with live ones. Objects of an expired commit"
@@ -177,8 +162,10 @@ class GCConfig(CollectionSettings):
         maximum=DAYS_MAX,
         because="users need a day to notice a missing object",
     )
-    clean_every_days: float = clean_every_setting(", such as uploads into slices older than the margin")
-    keep_runs_days: float | None = keep_runs_setting(
+    clean_every_days: float = shared.clean_every_setting(
+        ", such as uploads into slices older than the margin"
+    )
+    keep_runs_days: float | None = shared.keep_runs_setting(
         "unless later runs need them. A dry run lists them. Empty: run folders and superseded counts of live objects"
         " are kept."
     )
@@ -207,12 +194,12 @@ class GCConfig(CollectionSettings):
         minimum=0,
         maximum=HOURS_MAX,
     )
-    max_delete_objects: int | None = objects_limit()
-    max_delete_bytes: int | None = bytes_limit()
-    max_delete_percent: float | None = share_limit()
-    approval: str = approval_setting()
-    approval_hours: float = approval_hours_setting()
-    approvers: str | None = approvers_setting()
+    max_delete_objects: int | None = shared.objects_limit()
+    max_delete_bytes: int | None = shared.bytes_limit()
+    max_delete_percent: float | None = shared.share_limit()
+    approval: str = shared.approval_setting()
+    approval_hours: float = shared.approval_hours_setting()
+    approvers: str | None = shared.approvers_setting()
     referring_repositories: str | None = setting(
         "Repositories that refer to this one",
         "Names, separated by commas, or `*` for all others of the server. What their branches have staged and their"
@@ -257,7 +244,7 @@ class GCConfig(CollectionSettings):
         default=AUTO,
         choices=(AUTO, BOTH),
     )
-    inventory: str | None = inventory_setting("`data/`")
+    inventory: str | None = shared.inventory_setting("`data/`")
     run_root: str | None = setting(
         "Run root",
         "URI of the folder for run folders. Empty: a place inside the repository's namespace.",
@@ -293,7 +280,7 @@ class GCConfig(CollectionSettings):
     @property
     def referring(self) -> frozenset[str]:
         """Names of other repositories that may refer to objects of this one; only `EVERY_OTHER` for all."""
-        found = frozenset(ids_of(self.referring_repositories))
+        found = frozenset(shared.ids_of(self.referring_repositories))
         if EVERY_OTHER in found and len(found) > 1:
             raise ConfigError(
                 f"referring_repositories is {self.referring_repositories!r}: `*` is all others and allows no other name"

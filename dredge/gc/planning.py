@@ -83,18 +83,10 @@ def plan_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Plan:
-    """Plan a run and write `plan.json` to a new run folder.
-
-    Args:
-        lease: None acquires it, with the run id as holder.
-
-    Raises:
-        ConfigError: an invalid setting.
-        RefusedError: clocks differ too much, or namespaces overlap; or the run deletes, and the namespace is blocked or
-            another server's, or the server keeps no id.
-        LeaseHeldError: another run works on the repository.
-        FormatError: a pin cannot be read, so the restored objects are unknown.
-    """
+    """Plan a run and write `plan.json` to a new run folder. `lease`: None acquires it, with the run id as holder.
+    Raises ConfigError: an invalid setting; RefusedError: clocks differ too much, or namespaces overlap; or the run
+    deletes, and the namespace is blocked or another server's, or the server keeps no id; LeaseHeldError: another run
+    works on the repository; FormatError: a pin cannot be read, so the restored objects are unknown."""
     server = client or LakeFSClient.from_env()
     with at_once() as ask:
         repositories = ask(server.repositories)

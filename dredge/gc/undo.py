@@ -103,18 +103,10 @@ def restore(
 
 
 def purge_old(run: Run, runner: TaskRunner, config: PurgeConfig | None = None) -> StepSummary:
-    """Purge copies and old versions of objects outside the live set of this run.
-
-    Args:
-        run: has a complete mark.
-        config: the selection; None uses `purge_days` of the run.
-
-    Raises:
-        AlarmError: live objects had been deleted, without an acknowledgement.
-        BlockedError: the namespace is blocked.
-        RefusedError: another server owns the namespace, the mark is too old, or live data cannot be read.
-        UnavailableError: some leftovers could not be deleted; the others were.
-    """
+    """Purge copies and old versions of objects outside the live set of this run. `run`: has a complete mark. `config`:
+    the selection; None uses `purge_days` of the run. Raises AlarmError: live objects had been deleted, without an
+    acknowledgement; BlockedError: the namespace is blocked; RefusedError: another server owns the namespace, the mark
+    is too old, or live data cannot be read; UnavailableError: some leftovers could not be deleted; the others were."""
     asked = config or scheduled(run)
     return run.step(PurgeOutput, lambda record: _purge(run, runner, record, asked))
 

@@ -18,7 +18,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
-# Slices that are looked at without an earlier run, and names of each of them.
+# Slices that are counted without an earlier run, and names read of each.
 _SAMPLE = 8
 _NAMES = 5_000
 # lakeFS starts a new slice after as many names, or after an hour.

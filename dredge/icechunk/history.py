@@ -1,8 +1,8 @@
 """The history of a repository: snapshots with their parents and times, and the refs to them.
 
-A `History` is a value, and the input of every rule and plan. Spec 1 has parents in the snapshot files, spec 2 in the
-repo info; here they look alike. A history of spec 1 has the snapshots reachable from refs, one of spec 2 all snapshots
-in the repo info.
+A `History` is a value, and the input of every rule and plan. Parents are from the snapshot files (spec 1) or the repo
+info (spec 2). A history of spec 1 has the snapshots reachable from refs, a history of spec 2 all snapshots in the repo
+info.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class History:
 
     @cached_property
     def refs(self) -> tuple[Ref, ...]:
-        """Tags, then branches, each sorted by name: Icechunk's order."""
+        """Return tags, then branches, each sorted by name: Icechunk's order."""
         return tuple(Ref("tag", name, tip) for name, tip in sorted(self.tags.items())) + tuple(
             Ref("branch", name, tip) for name, tip in sorted(self.branches.items())
         )
@@ -97,22 +97,22 @@ class History:
         return found
 
     def check(self) -> None:
-        """Check the input of a rule. Raises FormatError: a ref or a parent refers to a missing snapshot, or parents
-        form a cycle; RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning."""
+        """Check that a rule can be applied. Raises FormatError: a ref or parent refers to a missing snapshot, or
+        parents form a cycle; RefusedError: a snapshot is not newer than its parent, so "older than" is ambiguous."""
         self.check_links()
         for entry, parent in self.not_newer():
             if parent.id in self.restamped:
                 continue
             raise RefusedError(
-                f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
-                f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
-                " Nothing was changed. Such a history can be collected, but not expired by time. For an expiration,"
-                " make the snapshot unreachable: put a branch on the newest snapshot to keep, reset the ref (main, too)"
-                f" to {parent.id} or before, and commit the contents of that branch there; then delete the branch."
+                f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its parent"
+                f" {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong. Nothing was changed."
+                " Such a history can be collected, but not expired. To expire it, make the snapshot unreachable:"
+                " create a branch on the newest snapshot to keep, reset each ref that reaches it (main, too) to"
+                f" {parent.id} or an ancestor, commit the contents of the new branch there, and delete that branch."
             )
 
     def not_newer(self) -> Iterator[tuple[SnapshotEntry, SnapshotEntry]]:
-        """Snapshots not newer than their parent, with the parent."""
+        """Yield the snapshots not newer than their parent, with the parent."""
         for entry in self.snapshots.values():
             parent = None if entry.parent_id is None else self.snapshots.get(entry.parent_id)
             if parent is not None and entry.flushed_at <= parent.flushed_at:

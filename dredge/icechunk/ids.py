@@ -4,8 +4,8 @@
     alphabet    0123456789ABCDEFGHJKMNPQRSTVWXYZ      (no I, L, O, U)
     example     0b 2e 9f ... → "1CECHNKREP0F1RSTCMT0"  (the root snapshot of every repository since 1.0)
 
-Other spellings decode to the same bytes but are other keys. Icechunk never writes or deletes such a file, and neither
-does Dredge: a name counts as an id only in its canonical spelling.
+A name counts as an id only in this canonical spelling. Other spellings decode to the same bytes but are other keys;
+neither Icechunk nor Dredge writes or deletes them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def encode_id(raw: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    """The 12 bytes of an object id."""
+    """Decode an object id to its 12 bytes."""
     if not is_id(text):
         raise FormatError(
             f"{text!r} is not an Icechunk object id (20 characters of Crockford base32, the last 0 or G)"
@@ -60,23 +60,23 @@ def decode_id(text: str) -> bytes:
 
 
 def is_id(text: str) -> bool:
-    """Whether a name is the canonical spelling of an object id."""
+    """Return whether a name is the canonical spelling of an object id."""
     return len(text) == ID_CHARS and text[-1] in "0G" and _LETTER_SET.issuperset(text)
 
 
 def hash_of(text: str) -> int:
-    """The first 64 bits of an id, for comparisons of sets. Ids are random, so these bits are as good as a hash. Two ids
-    with equal bits count as one: such a collision keeps garbage, and never deletes a live object."""
+    """Return the first 64 bits of an id, for sets. Ids are random, so these bits serve as a hash. A collision keeps
+    garbage, and never deletes a live object."""
     return int.from_bytes(decode_id(text)[:8], "big")
 
 
 def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """The first 64 bits of each id."""
+    """Return the first 64 bits of each id."""
     return np.ascontiguousarray(raw[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
 def hash_ids(names: Iterable[str]) -> Hashes:
-    """The set of the first 64 bits of some spelled ids."""
+    """Return the set of the first 64 bits of some spelled ids."""
     return unite([np.fromiter((hash_of(name) for name in names), dtype=np.uint64)])
 
 
@@ -99,7 +99,7 @@ def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
 def hashes_of_names(
     names: pa.Array | pa.ChunkedArray,
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Decode names that may be ids: the first 64 bits of each id (0 for other names), and a mask of the canonical
+    """Decode names that may be ids; returns the first 64 bits of each (0 for other names), and a mask of the canonical
     ids."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,9 +1,9 @@
-"""The reasons to keep an object, and the bytes kept by a single ref or snapshot. Read only.
+"""Find why an object is kept, and measure the bytes kept by a single ref or snapshot. Read-only.
 
     ref → snapshots → manifests → chunks      an object belongs to a ref if no other ref leads to it
 
-Objects are held as the first 64 bits of their ids, with the lowest and the highest number of their owners: both are
-equal for a single owner.
+Each object is the first 64 bits of its id, with the lowest and the highest number of its owners: equal numbers mean a
+single owner.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ type _Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The objects kept by a single ref or snapshot, with snapshots reached from no other ref; a payload."""
+    """The objects kept by a single ref or snapshot, and the snapshots reached only from this ref; a payload."""
 
     owner: str
     snapshots: int
@@ -77,7 +77,7 @@ class _Owners:
 
 
 def measure_cost(reader: ObjectReader, history: History) -> Cost:
-    """Measure the bytes of a repository, in all and by single ref or snapshot; reads and lists as much as a dry run.
+    """Measure the bytes of a repository, in total and by single ref or snapshot; reads and lists as much as a dry run.
     Raises FormatError: a live file is missing or damaged."""
     live = sorted(history.live())
     labels = [ref.label for ref in history.refs]
@@ -185,7 +185,7 @@ def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The reasons to keep an object, or its end; a payload."""
+    """The reasons why an object is kept, or its deletion; a payload."""
 
     keys: tuple[str, ...]
     snapshots: tuple[str, ...] = ()
@@ -199,13 +199,13 @@ class Answer:
 
     @property
     def is_kept(self) -> bool:
-        """Whether one of the inputs keeps the object now."""
+        """Whether anything keeps the object now."""
         return bool(self.snapshots or self.virtual_in or self.in_config or self.pinned_until)
 
 
 def find_why(uri: str, name: str, options: StorageOptions | None = None) -> Answer:
-    """Find the reasons to keep an object, or its end, by its id or its key such as `chunks/1CECHNKREP0F1RSTCMT0`.
-    Raises ConfigError: no id of an object; otherwise as `read_history` and `manifest_rows`."""
+    """Find why an object is kept, or its deletion, by its id or a key such as `chunks/1CECHNKREP0F1RSTCMT0`. Raises as
+    `read_history` and `manifest_rows`, and ConfigError for other names."""
     folder, _, found_id = name.rpartition("/")
     if not is_id(found_id) or (folder and f"{folder}/" not in OBJECT_FOLDERS.values()):
         folders = ", ".join(OBJECT_FOLDERS.values())

@@ -1,4 +1,4 @@
-"""The only module with an import of the icechunk package: opens repositories, and expires by the library's rule."""
+"""The only module that imports the icechunk package: opens repositories, and expires by the library's rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
 
 
 def library_storage(uri: str, options: StorageOptions) -> Any:
-    """The library's storage for a URI, with our options."""
+    """Return the library's storage for a URI, with Dredge's options."""
     import icechunk
 
     icechunk.set_logs_filter("error")
@@ -103,7 +103,7 @@ def _azure_storage(location: Location, options: StorageOptions) -> Any:
 def expire_with_library(
     repository: icechunk.Repository, threshold: datetime, *, delete_branches: bool, delete_tags: bool
 ) -> set[str]:
-    """Expire with the library, and return the ids that it reports as released; RefusedError with its message."""
+    """Expire with the library; returns the released ids. Raises RefusedError with the library's message."""
     import icechunk
 
     try:

@@ -32,7 +32,7 @@ def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
 def make_lease(
     state: ObjectWriter, seconds: float = LEASE_SECONDS, now: Callable[[], datetime] | None = None
 ) -> Lease:
-    """The lease of a repository."""
+    """Return the lease of a repository."""
     return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")))
 
 
@@ -40,7 +40,7 @@ def make_lease(
 def right_to_work(
     uri: str, holder: str, grant: LeaseGrant | None = None, options: StorageOptions | None = None
 ) -> Iterator[LeaseGrant]:
-    """Hold the lease during the work, and renew it; LeaseHeldError if another run works on the repository."""
+    """Hold and renew the lease during the block. Raises LeaseHeldError if another run works on the repository."""
     lease = make_lease(open_state(uri, options))
     held = lease.acquire(holder) if grant is None else lease.renew(grant)
     with nullcontext() if grant is not None else lease.given_back(held), lease.kept(held):

@@ -1,4 +1,4 @@
-"""Choose the repositories of many runs."""
+"""Choose the repositories for runs on many repositories."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -24,18 +24,18 @@ class ManyConfig(Settings):
 
     storages: str | None = setting(
         "Repositories",
-        "URIs, separated by commas or spaces. A URI with `/*` at its end, such as `s3://lake/*`, means every repository"
+        "URIs, separated by commas or spaces. A URI that ends in `/*`, such as `s3://lake/*`, means every repository"
         " directly in that folder. Empty: the repositories in the Variable `dredge_icechunk_schedules`.",
         default=None,
     )
     exclude: str | None = setting(
         "Excluded repositories",
-        "URIs or globs of repositories that are not collected. Empty: none.",
+        "URIs or globs of repositories to exclude. Empty: none.",
         default=None,
     )
     summary_root: str | None = setting(
         "Folder of summaries",
-        "URI of the folder for the pages about all runs. Empty: the run root, or otherwise Dredge's folder in the first"
+        "URI of the folder for the summary pages. Empty: the run root, or without one Dredge's folder in the first"
         " repository.",
         default=None,
     )
@@ -48,12 +48,12 @@ class ManyConfig(Settings):
         for word in self.unwanted:
             if "://" not in word and not word.startswith(_ANY_BEGINNING):
                 raise ConfigError(
-                    f"exclude has {word!r}, which matches no repository: use a URI, or a glob such as */{word}"
+                    f"exclude has {word!r}, which can match no repository: use a URI, or a glob such as */{word}"
                 )
 
     @property
     def wanted(self) -> list[str]:
-        """URIs to collect; some mean several repositories."""
+        """URIs to collect; a URI may mean several repositories."""
         return split_words(self.storages)
 
     @property
@@ -65,9 +65,9 @@ class ManyConfig(Settings):
 def choose_repositories(
     config: ManyConfig, named: Iterable[str], options: StorageOptions | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Choose the repositories to collect: URIs in order, each place once; and the reason by URI for requested
-    repositories without a run. A repository on an unreachable store is collected too: its run reports the error. Raises
-    DredgeError: a folder of repositories cannot be listed."""
+    """Choose the repositories to collect. Returns their URIs in order, without duplicates, and reasons by URI for
+    requested repositories without a run. A repository on an unreachable store is chosen, and its run reports the error.
+    Raises DredgeError: a folder of repositories cannot be listed."""
     known = options or StorageOptions.from_env()
     asked = config.wanted or list(named)
     found: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _why_not(uri: str, options: StorageOptions | None) -> str:
     except NotFoundError as error:
         return str(error)
     except DredgeError as error:
-        log.warning("%s: the check for a repository failed: %s", uri, error)
+        log.warning("%s: it could not be checked whether a repository exists here: %s", uri, error)
     return ""
 
 

@@ -18,7 +18,7 @@ _SAMPLE_ROWS = 20_000
 
 
 def check(config: CollectConfig, options: StorageOptions | None = None, clock: Clock = utc_now) -> Preflight:
-    """Check the requirements of a collection, and remove all test objects."""
+    """Check the requirements of a collection with test objects, and remove these objects."""
     return perform(config.uri, _groups(config, options, clock))
 
 
@@ -60,7 +60,7 @@ def _state(config: CollectConfig, version: int, options: StorageOptions | None) 
             "state",
             "warning",
             f"the state of earlier runs cannot be used: {current.problem}",
-            "Restore it, or ignore this: the next run reads all files.",
+            "Restore the state, or do nothing: the next run then reads all files.",
         )
     else:
         yield ok(

@@ -5,12 +5,11 @@
     snapshots/<id>  manifests/<id>  transactions/<id>  chunks/<id>
     overwritten/…           earlier versions of `repo`, and of the configuration
 
-A repo info replaced by an earlier version of itself lacks newer snapshots. Each change first copies the repo info to
-`overwritten/`, and adds an entry to its operations log. So the log of every later version has the newest operation of a
-copy, and a copy whose newest operation is missing from the current log is later than the current repo info. A copy
-without a following change (of a killed writer, or of one that lost a race) raises no alarm: its version did exist. For
-the same reason a repo info that is just one version behind passes; only their age protects the files of the last
-change.
+If the repo info was replaced by an earlier version, it lacks newer snapshots. Each change first copies the repo info to
+`overwritten/`, and adds an entry to its operations log, so every later log has the newest operation of each copy. A
+copy whose newest operation is missing from the current log is later than the current repo info. A copy without a
+following change (its writer was killed or lost a race) raises no alarm, because its version did exist. So a repo info
+only one version behind is not detected; only the minimum age protects the files of the last change.
 """
 
 import hashlib
@@ -47,7 +46,7 @@ OBJECT_FOLDERS = {
     "manifests": MANIFESTS,
     "chunks": CHUNKS,
 }
-"""Folder by kind, for objects with an id as their name. Referring kinds precede the kinds that they refer to."""
+"""Folder by kind, for objects with an id as name. Referring kinds precede the kinds of their references."""
 OVERWRITTEN = "overwritten"
 """The kind of old copies of the repo info. Spec 2 writes one at every change."""
 FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: metadata.COPIES}
@@ -59,12 +58,12 @@ NAMES = {
     "chunks": "chunks",
     OVERWRITTEN: "old repo infos",
 }
-"""Names of the kinds in texts."""
+"""Names of the kinds in messages."""
 CONFIG_KEY = "config.yaml"
 AT_ONCE = 16
-"""Requests in flight in a task."""
+"""Maximum number of parallel requests of a task."""
 READS_AT_ONCE = 128
-"""The same for small files."""
+"""Maximum number of parallel requests for small files."""
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
@@ -75,30 +74,30 @@ _READ_MAX = 16
 
 @dataclass(slots=True)
 class KnownSnapshots:
-    """Parents of snapshot files of spec 1: tag of the file and entry by id. The tag shows changes: an expiration
+    """Parents of snapshot files of spec 1: ETag of the file and entry, by id. The ETag reveals changes: an expiration
     rewrites such a file in place, and a person may restore an earlier one."""
 
     entries: dict[str, tuple[str, metadata.SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
-    """The spec version of a repository; NotFoundError without one. Raises RefusedError: a repository of spec 2 without
-    its repo info, or keys that begin with "/"."""
+    """Return the spec version of a repository. Raises NotFoundError: no repository; RefusedError: a repository of spec
+    2 lacks its repo info, or the keys begin with "/"."""
     with at_once() as ask:
         has_copies = ask(_lists_any, reader, f"{metadata.COPIES}{metadata.REPO_KEY}.")
         has_refs = ask(_lists_any, reader, metadata.REFS_FOLDER)
         if exists(reader, metadata.REPO_KEY):
             return 2
     if has_copies.result():
-        raise _no_repo_info(reader, f"{metadata.COPIES} holds earlier versions of it")
+        raise _no_repo_info(reader, f"{metadata.COPIES} has earlier versions of it")
     if has_refs.result():
         return 1
     if any(_lists_any(reader, f"/{key}") for key in (metadata.REPO_KEY, metadata.REFS_FOLDER)):
         # Releases before 2.1 wrote an empty prefix so (icechunk#2239).
         raise RefusedError(
             f"{reader.uri}: this repository was created at the root of the bucket by a release of Icechunk before 2.1,"
-            " so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to the same keys"
-            " without '/', below a prefix, and collect the copy."
+            " so its keys begin with '/'. Dredge does not collect this layout. Copy the objects to keys without the"
+            " leading '/', below a prefix, and collect the copy."
         )
     raise NotFoundError(
         f"{reader.uri}: no Icechunk repository (neither {metadata.REPO_KEY} nor {metadata.REFS_FOLDER})"
@@ -140,10 +139,10 @@ def read_history(
     reader: ObjectReader, *, known: KnownSnapshots | None = None, files: Future[SnapshotFiles] | None = None
 ) -> History:
     """Read refs, snapshots, parents and times; on spec 1 of the snapshots reachable from refs. `known`: parents of
-    snapshots in earlier runs, which are not read again if their files have the same tags. `files`: the listed snapshot
-    files; None lists them for spec 1. Raises NotFoundError: no repository; FormatError: an important file is missing or
-    damaged, or parents form a cycle; RefusedError: main or the repo info is missing, or the repo info is an earlier
-    version of itself."""
+    snapshots in earlier runs; a file is not read again if its ETag is unchanged. `files`: the listed snapshot files;
+    None lists them for spec 1. Raises NotFoundError: no repository; FormatError: an important file is missing or
+    damaged, or parents form a cycle; RefusedError: main or the repo info is missing, or the repo info was replaced by
+    an earlier version."""
     with at_once() as ask:
         keys = ask(_ref_keys, reader)
         version = spec_version(reader)
@@ -171,11 +170,11 @@ def read_history(
 
 
 def with_restamped(reader: ObjectReader, history: History) -> History:
-    """Mark the snapshots with the time of an expiration by releases 0.2.0 to 0.2.9. Those releases stamped the snapshot
-    on the root with the time of the expiration, so it looks newer than its children. Every release since 0.2.0 refuses
-    a commit not newer than its parent. So a parent newer than its child got its time after the child's commit; if its
-    parent is a root and one of these releases wrote its file, the cause was such an expiration, and the times of its
-    children are right. Reads files only for snapshots not newer than their parent."""
+    """Mark the snapshots that releases 0.2.0 to 0.2.9 gave the time of an expiration. Those releases changed the time
+    of the snapshot above the root, so it looks newer than its children. Every release since 0.2.0 refuses a commit not
+    newer than its parent, so a parent newer than its child got its time after the child's commit. If its own parent is
+    a root and one of these releases wrote its file, the cause was such an expiration, and its children's times are
+    right. Reads files only for snapshots not newer than their parent."""
     found = set()
     for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
         root = history.snapshots.get(parent.parent_id or "")
@@ -192,7 +191,7 @@ def with_restamped(reader: ObjectReader, history: History) -> History:
 
 
 def history_of(info: metadata.RepoInfo) -> History:
-    """The history in a repo info."""
+    """Return the history in a repo info."""
     entries = {entry.id: entry for entry in info.snapshots}
     return History(2, entries, info.branches, info.tags, info.availability)
 
@@ -205,7 +204,7 @@ def read_repo_info(reader: ObjectReader) -> metadata.RepoInfo:
 
 
 def ids_in_config(reader: ObjectReader) -> set[str]:
-    """Read the ids in the stored configuration: the prefix of a container of virtual chunks may be a file."""
+    """Read the ids in the repository's configuration: the prefix of a virtual chunk container may be a file."""
     with at_once() as ask:
         file = ask(reader.get, CONFIG_KEY)
         has_info = exists(reader, metadata.REPO_KEY)
@@ -216,7 +215,8 @@ def ids_in_config(reader: ObjectReader) -> set[str]:
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
-    """Read the refs of spec 1, tip by ("branch" or "tag", name); RefusedError without main, or beside a repo info."""
+    """Read the refs of spec 1: tip by ("branch" or "tag", name). Raises RefusedError: no main, or a repo info
+    exists."""
     tips = read_tips(reader)
     _refuse_upgraded(reader)
     _require_main_ref(reader, tips)
@@ -224,7 +224,7 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
 
 def read_tips(reader: ObjectReader) -> dict[tuple[str, str], str]:
-    """Read the refs of spec 1 as `read_refs`, without its checks."""
+    """Read the refs of spec 1 like `read_refs`, without its checks."""
     return _read_tips(reader, _ref_keys(reader))
 
 
@@ -251,7 +251,7 @@ def _require_main_ref(reader: ObjectReader, tips: Collection[tuple[str, str]]) -
 
 
 def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
-    """Read the tip of a ref of spec 1; None if the ref is missing. RefusedError: a repo info exists."""
+    """Read the tip of a ref of spec 1; None if the ref is missing. Raises RefusedError if a repo info exists."""
     key = metadata.ref_key(kind, name)
     try:
         tip = metadata.parse_ref(reader.get(key), key)
@@ -266,8 +266,8 @@ def _refuse_upgraded(reader: ObjectReader) -> None:
     # read before are complete.
     if exists(reader, metadata.REPO_KEY):
         raise RefusedError(
-            f"{reader.uri} has {metadata.REPO_KEY}: it was upgraded to spec 2 meanwhile, so its refs of spec 1 are"
-            " outdated. Nothing more was changed or deleted. Start again."
+            f"{reader.uri} has {metadata.REPO_KEY}: it was upgraded to spec 2 during the run, so its refs of spec 1"
+            " are outdated. Nothing more was changed or deleted. Start a new run."
         )
 
 
@@ -277,8 +277,8 @@ def _require_main(reader: ObjectReader, branches: Collection[str], what: str) ->
         return
     where = "" if branches else ": there is no branch"
     raise RefusedError(
-        f"{reader.uri}: {what}{where}. Icechunk never deletes that branch and opens no repository without it."
-        " Nothing was changed or deleted. Restore it with the id of its last snapshot, then start again."
+        f"{reader.uri}: {what}{where}. Icechunk never deletes main, and opens no repository without it. Nothing was"
+        " changed or deleted. Restore main with the id of its last snapshot, then start a new run."
     )
 
 
@@ -293,8 +293,8 @@ def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> metadata.Snapsho
         return _entry(reader.get(key), key)
     except NotFoundError:
         raise FormatError(
-            f"{reader.uri}/{key} is missing but part of a history. Nothing was changed. "
-            "Delete the refs that need it, or restore the file."
+            f"{reader.uri}/{key} is missing, but a ref needs it. Nothing was changed. Restore the file, or delete the"
+            " refs that need it."
         ) from None
 
 
@@ -348,7 +348,7 @@ def _reachable_snapshots(
         try:
             found = _entry(data, key)
             if data[SPEC_BYTE] != 1:
-                raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
+                raise _no_repo_info(reader, f"{key} has spec {data[SPEC_BYTE]}")
             if (kept := get_part_cache(reader.uri)) is not None:
                 kept.put(key, data)
             return found, known is not None and _has_tag(reader, key, data, tags.get(found.id))
@@ -395,7 +395,7 @@ def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bo
 
 
 def newest_copies(reader: ObjectReader) -> list[str]:
-    """Names of the newest copies of the repo info, newest first (their names sort so)."""
+    """Return the names of the newest copies of the repo info, newest first."""
     keys = (
         key
         for batch in reader.list(f"{metadata.COPIES}{metadata.REPO_KEY}.")
@@ -406,7 +406,7 @@ def newest_copies(reader: ObjectReader) -> list[str]:
 
 
 def check_not_rolled_back(reader: ObjectReader, info: metadata.RepoInfo, copies: list[str]) -> None:
-    """Compare the newest copies outside the operations log with the current repo info; RefusedError if one is later."""
+    """Check that no copy outside the operations log is later than the current repo info; raises RefusedError."""
     if not info.updates:
         return
     logged = {update.operation for update in info.updates}
@@ -424,10 +424,9 @@ def check_not_rolled_back(reader: ObjectReader, info: metadata.RepoInfo, copies:
             continue
         if updates and updates[0].updated_at >= oldest and updates[0].operation not in logged:
             raise RefusedError(
-                f"{reader.uri}/{key} is a copy of a later repo info than {metadata.REPO_KEY}: it has an operation"
-                f" ({updates[0].kind}) missing from the current one, which was replaced by an earlier version. Nothing"
-                " was changed or deleted. Restore the latest version; if you want this state, remove the later copies"
-                f" from {metadata.COPIES}."
+                f"{reader.uri}/{metadata.REPO_KEY} was replaced by an earlier version: the copy {key} has a later"
+                f" operation ({updates[0].kind}). Nothing was changed or deleted. Restore the latest version; if the"
+                f" current state is intended, remove the later copies from {metadata.COPIES}."
             )
 
 
@@ -436,12 +435,12 @@ _ROUNDED_MICROS = 1_000_000
 
 
 def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Cut the ids out of the keys of a kind: the names of files, or their ends for old repo infos."""
+    """Extract the ids from the keys of a kind: the file names, or their ends for old repo infos."""
     return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))
 
 
 def is_old(last_modified: datetime, cutoff: datetime) -> bool:
-    """Whether an object was written before the cutoff, by the store's clock."""
+    """Return whether an object was written before the cutoff, by the store's clock."""
     return (last_modified if last_modified.microsecond else last_modified + _ROUNDED) < cutoff
 
 

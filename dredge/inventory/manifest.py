@@ -1,4 +1,4 @@
-"""Finds an inventory, and checks that it is complete, recent, and of the collected bucket.
+"""Find an inventory, and check that it is complete, recent, and of the collected bucket.
 
     <folder>/2026-01-04T01-00Z/manifest.json        written by S3 Inventory, with the MD5 of each file
                                manifest.checksum    the MD5 of the manifest; written last
@@ -68,7 +68,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A checked inventory; the bytes of its files are not read yet."""
+    """A checked inventory whose files are not read yet."""
 
     source: Inventory
     layout: Layout
@@ -82,7 +82,7 @@ def plan_inventory(
     if uri is None:
         return None
     found = find_inventory(uri, namespace, now, timedelta(days=days_max), options).source
-    log.info("%s is read from inventory %s, begun %s", namespace, found.uri, found.created_at)
+    log.info("the objects of %s are read from inventory %s, begun %s", namespace, found.uri, found.created_at)
     return found
 
 
@@ -103,8 +103,8 @@ def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:
     """Find the inventory at a URI. `uri`: of a manifest.json, of the folder with the inventories of all dates (the
-    newest complete one is read), of a table, or of a folder of tables. Raises RefusedError: another bucket, too old, in
-    the future, or incomplete."""
+    newest complete one is read), of a table, or of a folder of tables. Raises RefusedError: the inventory is of another
+    bucket, too old, from the future, or incomplete."""
     if uri.endswith(f"/{MANIFEST}"):
         return _by_manifest(uri, namespace, now, age_max, options)
     if (kind := _kind(uri)) is not None:
@@ -146,8 +146,8 @@ def _by_manifest(
         data, checksum = reader.get(MANIFEST), reader.get(CHECKSUM).decode("ascii", "replace").strip()
     except NotFoundError as error:
         raise RefusedError(
-            f"inventory {uri} is not complete: {error}. S3 writes {CHECKSUM} last. Nothing was deleted. Name a"
-            " complete inventory, or none."
+            f"inventory {uri} is not complete: {error}. Nothing was deleted. Use a complete inventory, or none: S3"
+            f" writes {CHECKSUM} last."
         ) from None
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != checksum:
         raise FormatError(f"inventory {uri} does not match the checksum in {CHECKSUM}. Nothing was deleted.")
@@ -167,7 +167,7 @@ def _read_manifest(uri: str, data: bytes, namespace: str, now: datetime, age_max
     source = str(value["sourceBucket"]).rpartition(":::")[2]
     if source != bucket:
         raise RefusedError(
-            f"inventory {uri} is of bucket {source}, and the repository is in {bucket}. Nothing was deleted."
+            f"inventory {uri} is of bucket {source}, but the repository is in {bucket}. Nothing was deleted."
         )
     if value["version"] != _VERSION:
         raise FormatError(
@@ -183,7 +183,7 @@ def _read_manifest(uri: str, data: bytes, namespace: str, now: datetime, age_max
     home = f"{scheme}://{place.partition('/')[0]}"
     files = [_file(home, item) for item in value["files"]]
     if not files:
-        raise RefusedError(f"inventory {uri} names no files. Nothing was deleted.")
+        raise RefusedError(f"inventory {uri} lists no files. Nothing was deleted.")
     layout = Layout(kind=kind, bucket=bucket, prefix=prefix, columns=columns, quoted=kind == "csv")  # type: ignore[arg-type]
     return Contents(
         Inventory(uri=uri, created_at=created, digest=hashlib.sha256(data).hexdigest()), layout, files
@@ -200,13 +200,13 @@ def _file(home: str, item: Mapping[str, Any]) -> InventoryFile:
 def _check_age(uri: str, created: datetime, now: datetime, age_max: timedelta) -> None:
     if created > now + _CLOCKS:
         raise RefusedError(
-            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC by its manifest, in the future of the store's"
+            f"inventory {uri} states {created:%Y-%m-%d %H:%M} UTC as its start, which is in the future by the store's"
             " clock. Nothing was deleted."
         )
     if now - created > age_max:
         raise RefusedError(
-            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC; the accepted age is {age_max.days} days."
-            " Nothing was deleted. Name a newer inventory, or none to list the store."
+            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC; the maximum age is {age_max.days} days."
+            " Nothing was deleted. Use a newer inventory, or none to list the store."
         )
 
 

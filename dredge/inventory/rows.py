@@ -22,7 +22,7 @@ from dredge.storage.listing_schema import LISTING_SCHEMA
 
 @contextmanager
 def downloaded(file: InventoryFile) -> Iterator[str]:
-    """Download a file of an inventory for the duration of the block; tasks reach the store by their environment."""
+    """Download a file of an inventory for the duration of the block, with credentials from the environment."""
     folder, _, name = file.uri.rpartition("/")
     digest, size = hashlib.md5(usedforsecurity=False), 0
     with tempfile.NamedTemporaryFile(prefix="dredge-inventory-", suffix=f"-{name[-20:]}") as sink:
@@ -33,7 +33,7 @@ def downloaded(file: InventoryFile) -> Iterator[str]:
                     size += len(chunk)
                     sink.write(chunk)
         except NotFoundError:
-            raise FormatError(f"{file.uri} of the inventory is missing. Nothing was deleted.") from None
+            raise FormatError(f"inventory file {file.uri} is missing. Nothing was deleted.") from None
         if size != file.size or (file.md5 and digest.hexdigest() != file.md5):
             raise FormatError(
                 f"{file.uri} differs from its entry in the inventory's manifest: {size:,} bytes with MD5"
@@ -74,7 +74,7 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"{name} of the inventory cannot be read: {error}. Nothing was deleted.") from None
+        raise FormatError(f"inventory file {name} cannot be read: {error}. Nothing was deleted.") from None
 
 
 def _roles(names: Sequence[str], name: str) -> dict[str, str]:
@@ -83,14 +83,13 @@ def _roles(names: Sequence[str], name: str) -> dict[str, str]:
         role = _ROLES.get(re.sub(r"[^a-z]", "", column.lower()))
         if role in found:
             raise FormatError(
-                f"{name} of the inventory has several columns for {role}: {found[role]} and {column}. Nothing"
-                " was deleted."
+                f"inventory file {name} has two columns for {role}: {found[role]} and {column}. Nothing was deleted."
             )
         if role is not None:
             found[role] = column
     if missing := [role for role in _NEEDED if role not in found]:
         raise FormatError(
-            f"{name} of the inventory has no column {', '.join(missing)}; it has {', '.join(names)}. Nothing was"
+            f"inventory file {name} lacks the columns {', '.join(missing)}; it has {', '.join(names)}. Nothing was"
             " deleted."
         )
     return found
@@ -182,7 +181,7 @@ def _check_bucket(columns: dict[str, pa.Array], name: str, layout: Layout) -> No
     foreign = pc.not_equal(pc.cast(columns["bucket"], pa.string()), layout.bucket)
     if pc.any(pc.fill_null(foreign, True)).as_py():
         raise RefusedError(
-            f"{name} of the inventory has rows of another bucket than {layout.bucket}. Nothing was deleted."
+            f"inventory file {name} has rows of a bucket other than {layout.bucket}. Nothing was deleted."
         )
 
 
@@ -231,7 +230,7 @@ def _text(value: bytes | None) -> str | None:
 def _times(column: pa.Array) -> pa.Array:
     """Times in UTC, also from a column without a time zone. Bare numbers have no known unit."""
     if pa.types.is_integer(column.type):
-        raise FormatError("the inventory has bare numbers for times. Nothing was deleted.")
+        raise FormatError("the inventory's times are numbers without a unit. Nothing was deleted.")
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         return pc.cast(pc.assume_timezone(column, "UTC"), _TIME, safe=False)
     return pc.cast(column, _TIME, safe=False)

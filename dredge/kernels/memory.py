@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import intrinsic
 
 from dredge import compiled
+
+
+class _OneFolder(UserProvidedCacheLocator):
+    """Puts compiled code into the cache folder itself, without the path of the package: each executor of Spark unpacks
+    its Python into another folder."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, _file: str) -> str:
+        return ""
+
 
 OPTIONS: Any = {"nogil": True, "cache": compiled.caching(), "error_model": "numpy"}
 jit = njit(**OPTIONS)

@@ -1,1 +1,1 @@
-"""Rows of lakeFS's key-value store. Only this package, and that of the embedded lakeFS, imports database drivers."""
+"""Rows of lakeFS's key-value store. Only this package and the embedded lakeFS import database drivers."""

@@ -45,7 +45,7 @@ _THROTTLED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """Address of a table; None as region or endpoint is the environment's."""
+    """Address of a table. A region or endpoint of None is taken from the environment."""
 
     table: str
     region: str | None = None
@@ -59,8 +59,8 @@ class TableAddress:
         region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
         if found is None or set(asked) - {"region", "endpoint"} or not _REGION.fullmatch(region or "x"):
             raise ConfigError(
-                "a URL of DynamoDB is dynamodb://TABLE?region=…&endpoint=… and must not contain credentials: use AWS's"
-                " environment variables or profiles. Nothing was touched."
+                "the URL of a DynamoDB table must have the form dynamodb://TABLE?region=…&endpoint=…, without"
+                " credentials: use AWS's environment variables or profiles. Nothing was touched."
             )
         if endpoint is not None:
             check_server_url(endpoint, "the endpoint of DynamoDB", "http://host:8000")
@@ -68,7 +68,7 @@ class TableAddress:
 
     @property
     def location(self) -> str:
-        """The table's URL for reports."""
+        """Return the table's URL for reports."""
         options = [f"region={self.region}"] if self.region else []
         options += [f"endpoint={self.endpoint}"] if self.endpoint else []
         return f"dynamodb://{self.table}" + (f"?{'&'.join(options)}" if options else "")
@@ -89,11 +89,8 @@ class AwsKeys:
 
 
 class DynamoTable:
-    """A DynamoDB table; thread-safe.
-
-    Args:
-        url: see `TableAddress.parse`. Credentials are in AWS's environment variables, profiles or instance roles.
-    """
+    """A DynamoDB table; thread-safe. `url`: see `TableAddress.parse`. Credentials are in AWS's environment variables,
+    profiles or instance roles."""
 
     def __init__(
         self,
@@ -147,8 +144,8 @@ class DynamoTable:
         self.client.close()
 
     def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Send one request about the table, with retries. `repeat`: whether the request is idempotent, so that it may
-        be retried after a lost response. Raises UnavailableError: throttled too often, or no response; a write may have
+        """Send a request for the table, with retries. `repeat`: whether the request is idempotent, so that it may be
+        retried after a lost response. Raises UnavailableError: throttled too often, or no response; a write may have
         taken effect."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -207,7 +204,7 @@ class DynamoTable:
 
 
 class ConditionFailedError(DredgeError):
-    """A condition of a write failed; `reasons` are DynamoDB's codes by action of a transaction."""
+    """A condition of a write failed; `reasons` has DynamoDB's code for each action of a transaction."""
 
     def __init__(self, message: str, reasons: list[str] | None = None) -> None:
         super().__init__(message)
@@ -215,12 +212,12 @@ class ConditionFailedError(DredgeError):
 
 
 def item_key(partition: bytes, key: bytes) -> dict[str, dict[str, bytes]]:
-    """Key of an item."""
+    """Return the key of an item."""
     return {PARTITION: {"B": partition}, KEY: {"B": key}}
 
 
 def condition_on(value: bytes | None) -> dict[str, Any]:
-    """The condition that an item has a value or, with None, does not exist."""
+    """Return the condition that an item has a value or, with None, does not exist."""
     if value is None:
         return {"ConditionExpression": "attribute_not_exists(#k)", "ExpressionAttributeNames": {"#k": KEY}}
     return {
@@ -249,6 +246,6 @@ def _client(address: TableAddress, keys: AwsKeys | None) -> Any:
         )
     except (BotoCoreError, ValueError) as error:
         raise ConfigError(
-            f"{address.location}: the client cannot be made ({type(error).__name__}): check region, endpoint and AWS's"
-            " configuration. Nothing was touched."
+            f"{address.location}: the AWS client could not be created ({type(error).__name__}): check region, endpoint"
+            " and AWS's configuration. Nothing was touched."
         ) from None

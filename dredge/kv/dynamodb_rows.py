@@ -1,13 +1,13 @@
 """Rows of a DynamoDB table: parallel scans for the partitions, transactions for conditional deletes.
 
-There are no snapshots. Each read of a view is consistent, and later reads see later states; so readers read possible
+DynamoDB has no snapshots: each read of a view is consistent, but later reads see later states. So readers read possible
 trash first, and references last.
 
 No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views
 share one rate limit. DynamoDB charges a scan for the scanned data, not for the returned data.
 
-A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each has
-its own token, so it can be repeated after a lost response.
+A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each
+request has its own token, so it can be repeated after a lost response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST_PAGE_ITEMS = 5000
 
 
 class RateLimiter:
-    """Limits the read capacity units per second of several threads together; None is unlimited."""
+    """Limits the total read capacity units per second of several threads; None is unlimited."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RateLimiter:
 
 
 class DynamoRows:
-    """A `RowCleaner` of a DynamoDB table; it must exist."""
+    """A `RowCleaner` of an existing DynamoDB table."""
 
     guards_max = 40  # of the 100 actions of a transaction
 
@@ -135,7 +135,7 @@ class DynamoRows:
 
 
 class DynamoView:
-    """A `RowView` of a table; each read is consistent by itself."""
+    """A `RowView` of a table; each single read is consistent."""
 
     consistent = False
 
@@ -198,7 +198,7 @@ def _units(response: dict[str, Any]) -> float:
 def _batches(rows: Sequence[Row], guards: Sequence[Guard]) -> Iterator[list[Row]]:
     room = TRANSACTION_ACTIONS - len(guards)
     if room < 1:
-        raise ValueError(f"{len(guards)} guards leave no room for a delete")
+        raise ValueError(f"{len(guards)} guards are too many for a transaction with a delete")
     batch: list[Row] = []
     size = fixed = sum(len(guard.value or b"") for guard in guards)
     for row in rows:

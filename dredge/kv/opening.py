@@ -1,4 +1,4 @@
-"""Opens the rows of a key-value store by URL; the rows in SQLite."""
+"""Open the rows of a key-value store by URL; rows in SQLite."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ class SQLiteRows:
             )
             raise family(f"{self.location}: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise FormatError(f"{self.location} is not a Dredge store or is damaged: {error}") from error
+            raise FormatError(f"{self.location} is damaged, or no key-value store: {error}") from error
         finally:
             connection.close()  # an open transaction ends with it, undone
 
 
 class SQLiteView:
-    """A `RowView` of a file, a snapshot."""
+    """A `RowView` of a file; all reads see one snapshot."""
 
     consistent = True
 

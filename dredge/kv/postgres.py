@@ -1,6 +1,6 @@
 """PostgreSQL driver with the table of a real lakeFS; connection texts of libpq and lakeFS.
 
-The plain part of a connection text may be in messages, values such as passwords never.
+Messages show hosts, ports and database of a connection text, and never other values such as passwords.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
 def read_words(url: str) -> dict[str, str]:
     """Parse a PostgreSQL connection text (`postgresql://…` or `host=… dbname=…`) into libpq's words.
 
-    lakeFS's own words are left out, and `search_path` becomes one of `options`. Raises ConfigError: it is invalid; the
-    message has no value of it."""
+    lakeFS's own words are removed, and `search_path` becomes one of `options`. Raises ConfigError: the text is invalid;
+    the message shows none of its values."""
     need("psycopg", "kv")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
@@ -54,7 +54,7 @@ def read_words(url: str) -> dict[str, str]:
     of_libpq, foreign = without_foreign_words(url)
     search_path = foreign.pop("search_path", None)
     if foreign:
-        log.info("words of the PostgreSQL URL that are lakeFS's own and not heeded: %s", ", ".join(foreign))
+        log.info("ignored words of the PostgreSQL URL, which only lakeFS uses: %s", ", ".join(foreign))
     try:
         found = conninfo_to_dict(of_libpq)
     except psycopg.ProgrammingError:
@@ -65,8 +65,8 @@ def read_words(url: str) -> dict[str, str]:
             f"libpq does not know the word {', '.join(unknown)}" if unknown else "check its percent-encoding"
         )
         raise ConfigError(
-            f"the PostgreSQL URL cannot be parsed: {why}; each word must be one of libpq's, pool_… of lakeFS, or"
-            " search_path. Nothing was touched."
+            f"the PostgreSQL URL cannot be parsed: {why}; valid words are libpq's, lakeFS's pool_…, and search_path."
+            " Nothing was touched."
         ) from None
     if search_path:
         path = re.sub(r"([\\\s])", r"\\\1", search_path)
@@ -76,20 +76,20 @@ def read_words(url: str) -> dict[str, str]:
     if wrong:
         # These are shown in messages and reports, so a password that slipped into one must not pass.
         raise ConfigError(
-            f"the {' and the '.join(wrong)} of the PostgreSQL URL cannot be one: check its percent-encoding. Nothing"
+            f"the PostgreSQL URL has an invalid {' and an invalid '.join(wrong)}: check its percent-encoding. Nothing"
             " was touched."
         )
     return words
 
 
 def search_path_of(words: Mapping[str, str]) -> str | None:
-    """The `search_path` in words of `read_words`; None for none."""
+    """Return the `search_path` in words from `read_words`; None if they have none."""
     found = _SEARCH_PATH.findall(words.get("options", ""))
     return re.sub(r"\\(.)", r"\1", found[-1]) if found else None
 
 
 def location_of(words: Mapping[str, str]) -> str:
-    """The store's URL for reports: hosts, ports and database."""
+    """Return the store's URL for reports: hosts, ports and database."""
     hosts, ports = words.get("host", words.get("hostaddr", "")).split(","), words.get("port", "").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     places = [_place(host, port) for host, port in zip(hosts, ports, strict=False)]
@@ -103,7 +103,7 @@ def _place(host: str, port: str) -> str:
 
 
 def hidden_values(words: Mapping[str, str]) -> re.Pattern[str] | None:
-    """A pattern of the values that a message must not have."""
+    """Return a pattern for values hidden from messages."""
     values = {value for name, value in words.items() if name not in _SHAPES}
     values |= set(re.findall(r"[^\s=-]{2,}", words.get("options", "")))  # the server names single settings
     values |= {quote(value, safe="") for value in values}
@@ -140,8 +140,8 @@ _BY_STATE = {
     "42704": causes.REJECTED,
 }
 _CERTIFICATE_HINT = (
-    "Name the PEM file of the certificate authority as sslrootcert of the URL or the connection's extra (libpq's own"
-    " word), and check the server's name and the dates of its certificate."
+    "Set sslrootcert, in the URL or the connection's extra, to the PEM file of the certificate authority, and check"
+    " the server's name and the dates of its certificate."
 )
 _WAIT_SECONDS = 60
 
@@ -154,11 +154,8 @@ class PostgresConnections:
 
     A broken connection is dropped together with all idle ones. A read is retried once on a new connection. A write is
     not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read again.
-
-    Args:
-        url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
-        read_only: run every statement in a read-only transaction, so that the database refuses writes.
-    """
+    `url`: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too. `read_only`:
+    run every statement in a read-only transaction, so that the database refuses writes."""
 
     def __init__(self, url: str, read_only: bool = False) -> None:
         words = read_words(url)
@@ -185,7 +182,7 @@ class PostgresConnections:
             self._drop_idle()
 
     def read(self, statement: str, params: Sequence[Any]) -> list[Any]:
-        """Run a read; retried once on a new connection if the first one was broken."""
+        """Run a read; retried once on a new connection if the first one is broken."""
         with self.errors(), self.connection() as connection:
             try:
                 return self._fetch(connection, statement, params)
@@ -223,7 +220,7 @@ class PostgresConnections:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Take a connection from the pool; it is returned unless it broke."""
+        """Take a connection from the pool for the duration of the block; a broken one does not return to the pool."""
         if self._closed:
             raise ConfigError(f"the store {self.location} is closed")
         if self._pid != os.getpid():
@@ -251,8 +248,8 @@ class PostgresConnections:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise Dredge's errors for the driver's, without values of the URL and unchained, as the driver's may have
-        them.
+        """Raise Dredge's errors for the driver's. They are unchained, because the driver's errors may show values of
+        the URL.
         """
         import psycopg
 
@@ -297,16 +294,16 @@ class PostgresConnections:
         ((found,),) = self.read("SELECT current_setting('search_path')", ())
         if found != wanted:
             raise ConfigError(
-                f"{self.location}: the session has another search_path than the connection asks for. A pooler such as"
-                " PgBouncer (ignore_startup_parameters) does not pass it on. Nothing was touched. Set it for the role"
-                " (ALTER ROLE … SET search_path), and leave it out here; or connect past the pooler."
+                f"{self.location}: the session's search_path differs from the connection's: a pooler such as PgBouncer"
+                " (ignore_startup_parameters) drops it. Nothing was touched. Set it for the role (ALTER ROLE … SET"
+                " search_path) and remove it from the connection, or connect without the pooler."
             )
 
     def _find_table(self) -> None:
         if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):
             raise ConfigError(
-                f"{self.location} has no table kv that this user sees without naming a schema, so it is not the"
-                " database of a lakeFS server, or lakeFS's connection string has a search_path that this one lacks"
+                f"{self.location} has no table kv in this user's search_path. Either it is not the database of a"
+                " lakeFS server, or lakeFS's connection string has a search_path that this one lacks"
             )
 
 
@@ -336,4 +333,4 @@ def _lost() -> tuple[type[Exception], ...]:
 
 
 _abandoned: list[object] = []
-"""A forked child's copies of its parent's connections, referenced so that they are never closed here."""
+"""A forked child's copies of its parent's connections, kept so that the child never closes them."""

@@ -54,7 +54,7 @@ _INSERT = "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) ON CON
 
 
 class PostgresRows:
-    """A `RowCleaner` of a PostgreSQL database; the table must exist."""
+    """A `RowCleaner` of a PostgreSQL database with lakeFS's table."""
 
     guards_max = 1000
 
@@ -115,7 +115,7 @@ class PostgresRows:
 
 
 class PostgresView:
-    """A `RowView` of a database, a snapshot."""
+    """A `RowView` of a database; all reads see one snapshot."""
 
     consistent = True
 

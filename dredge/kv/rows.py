@@ -1,7 +1,7 @@
-"""Access to all rows of a store: the list of partitions, consistent reads, and deletes of rows with exactly the
-examined value. Readers get a `RowReader`; only the trash cleaner gets a `RowCleaner`.
+"""Access to all rows of a store: list partitions, read consistently, and delete rows with unchanged values. Readers get
+a `RowReader`; only the trash cleaner gets a `RowCleaner`.
 
-URLs are those that users and lakeFS write. No message has any text of one.
+URLs come from users and from lakeFS's settings. Messages show no part of a URL.
 """
 
 import codecs
@@ -66,8 +66,8 @@ class RowView(Protocol):
     """A set of reads, consistent if the store has snapshots."""
 
     consistent: bool
-    """Whether all reads through this view see the same point in time. If not, later reads see later states, so read
-    possible trash first, and references last."""
+    """Whether all reads of this view see the same point in time. If not, later reads see later states: read possible
+    trash first, and references last."""
 
     def partitions(self) -> Iterator[bytes]:
         """Yield every partition with a row, once, in byte order."""
@@ -85,15 +85,15 @@ class RowReader(Protocol):
     """The store's name in reports and state files, without credentials."""
 
     def view(self) -> AbstractContextManager[RowView]:
-        """Open a view; close it soon, because the database retains old row versions for it."""
+        """Open a view. Close it soon, because the database retains old row versions while it is open."""
         ...
 
     def clock(self) -> datetime | None:
-        """The store's time (aware UTC); None for a store without a clock."""
+        """Return the store's time (aware UTC); None for a store without a clock."""
         ...
 
     def own_id(self) -> str:
-        """The database's own id, which changes when it is restored from a backup; "" without one."""
+        """Return the database's id, which changes when the database is restored from a backup; "" without an id."""
         ...
 
     def close(self) -> None:
@@ -111,16 +111,15 @@ class RowCleaner(RowReader, Protocol):
         """Delete rows with exactly the given values.
 
         Args:
-            guards: conditions, all checked in each transaction; a transaction deletes as many rows as the store
-                allows.
+            guards: conditions that every transaction checks; a transaction deletes as many rows as the store allows.
 
         Returns:
-            For each row, in order, whether it was deleted; False for another value or a missing row.
+            For each row, in order, whether it was deleted; False if its value differs or the row is missing.
 
         Raises:
             GuardFailedError: a guard failed. Rows of earlier transactions of this call are deleted; see its
                 `outcomes`.
-            UnavailableError: the store did not answer; the deleted rows are unknown.
+            UnavailableError: the store did not answer, so it is unknown which rows were deleted.
         """
         ...
 
@@ -154,20 +153,19 @@ _HOST = r"(?:\[[0-9a-fA-F:.%]+\]|[\w.~%-]*)(?::\d{0,5})?"
 _POSTGRES_URL = re.compile(
     rf"postgres(?:ql)?://(?:[^/?#@\[\]\s]*@)?{_HOST}(?:,{_HOST})*(?:/[^/?#@\[\]\s]*)?(?:\?[^?#@\[\]\s]*)?"
 )
-"""A URL that every reader divides in the same way. A `/`, `#`, `?`, `@` or `[` in a password that is not
-percent-encoded ends the password early: libpq, lakeFS and Python then take different parts for the host."""
+"""Matches a URL that all parsers split in the same way. Unless percent-encoded, a `/`, `#`, `?`, `@` or `[` in a
+password ends it early, and libpq, lakeFS and Python then read different hosts."""
 
 
 def driver_of(url: str, known: Collection[str]) -> str:
-    """The driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting."""
+    """Return the driver of a URL; `postgresql` also for `host=… password=…`, a form of lakeFS's setting."""
     found = _SCHEME.match(url)
     if found is None and _WORDS.match(url):
         return "postgresql"
     if found is None or found[1] not in known:
         raise ConfigError(
-            "the URL of the key-value store (DREDGE_KV_URL or the command's argument) names no known kind of store:"
-            f" {', '.join(f'{name}://…' for name in known)} and PostgreSQL's host=… dbname=… are known. Nothing was"
-            " touched."
+            "the URL of the key-value store (DREDGE_KV_URL or the command's argument) is of no known kind: use"
+            f" {', '.join(f'{name}://…' for name in known)} or PostgreSQL's host=… dbname=…. Nothing was touched."
         )
     return found[1]
 
@@ -176,17 +174,17 @@ def check_postgres_url(url: str) -> None:
     """Refuse an ambiguous PostgreSQL URL; raises ConfigError."""
     if _SCHEME.match(url) and not _POSTGRES_URL.fullmatch(url):
         raise ConfigError(
-            "the PostgreSQL URL is not postgresql://user:password@host:port/database?word=value. Characters such as"
-            " / # ? @ [ % and spaces in a user, a password or a value are percent-encoded (@ is %40); or leave the"
-            " password out (PGPASSWORD). Nothing was touched."
+            "the PostgreSQL URL does not have the form postgresql://user:password@host:port/database?word=value."
+            " Percent-encode spaces and characters such as / # ? @ [ % in user, password and values (@ is %40), or"
+            " set the password in PGPASSWORD. Nothing was touched."
         )
 
 
 def absolute_file(url: str) -> str:
-    """The path of `sqlite:///folder/file.db`, percent-encoded; raises ConfigError for a relative path."""
+    """Return the decoded path of `sqlite:///folder/file.db`; raises ConfigError for a relative path."""
     path = url.removeprefix("sqlite://")
     if not path.startswith("/"):
-        raise ConfigError("a sqlite:// URL must name an absolute file: sqlite:///folder/file.db")
+        raise ConfigError("a sqlite:// URL must have an absolute path: sqlite:///folder/file.db")
     return path
 
 
@@ -198,8 +196,8 @@ _WORD = re.compile(r"(\w+)\s*=\s*((?:\\.|[^\s'\\])+|'(?:\\.|[^'\\])*'|)", re.DOT
 def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
     """Remove the words of lakeFS's driver (pgx) from a PostgreSQL connection text.
 
-    libpq does not know them. pgx sends unknown words, such as `search_path`, to the server as settings of the session;
-    here `search_path` becomes one of libpq's `options`, and libpq refuses other unknown words. Returns the text without
+    libpq does not know these words. pgx sends other unknown words, such as `search_path`, to the server as settings of
+    the session. Here `search_path` becomes one of libpq's `options`; libpq refuses all others. Returns the text without
     them, and the removed words with their plain values."""
     taken: dict[str, str] = {}
 
@@ -221,7 +219,7 @@ def without_foreign_words(url: str) -> tuple[str, dict[str, str]]:
 
 
 def unknown_words(url: str, known: Collection[str]) -> list[str]:
-    """Unknown words of a PostgreSQL connection text. A word after a password may be a part of it, and is left out."""
+    """Return unknown words of a PostgreSQL connection text, except after a password, whose parts they may be."""
     if _SCHEME.match(url):
         pairs = [pair.partition("=") for pair in url.partition("?")[2].split("&")]
         names = [unquote(name) for name, equals, _ in pairs if equals]

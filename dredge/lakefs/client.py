@@ -57,13 +57,9 @@ CA_BUNDLE = "DREDGE_LAKEFS_CA_BUNDLE"
 
 
 class LakeFSClient:
-    """The calls of a collector over HTTP; thread-safe. All raise errors of `dredge.errors`.
-
-    Args:
-        endpoint: URL of the server, with or without `/api/v1`.
-        ca_bundle: PEM file with certificate authorities to trust, in addition to those of the machine and the
-            environment.
-    """
+    """The calls of a collector over HTTP; thread-safe. All raise errors of `dredge.errors`. `endpoint`: URL of the
+    server, with or without `/api/v1`. `ca_bundle`: PEM file with certificate authorities to trust, in addition to those
+    of the machine and the environment."""
 
     def __init__(
         self, endpoint: str, access_key_id: str, secret_access_key: str, ca_bundle: str | None = None
@@ -143,7 +139,7 @@ class LakeFSClient:
         return (_commit(item) for item in pages)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
-        """Return a commit; raises NotFoundError only if the record does not exist, and FormatError if it is another's.
+        """Return a commit. Raises NotFoundError: the record does not exist; FormatError: the answer is another commit.
 
         The server's commit cache can answer 404 for a full id although the record exists, until the entry expires; a
         prefix of the id is looked up without that cache.
@@ -157,7 +153,7 @@ class LakeFSClient:
             found = _commit(self._get(path, names, {}, what, ABSENT_COMMIT, members))
             # The call takes any name, also that of a branch, and older servers repeat what they were asked for.
             if found.id not in (given, commit_id):
-                raise FormatError(f"{what}: lakeFS answered with commit {found.id}. Nothing was deleted.")
+                raise FormatError(f"{what}: lakeFS returned another commit, {found.id}. Nothing was deleted.")
             return found
 
         try:
@@ -203,7 +199,7 @@ class LakeFSClient:
             raise refuse(response, what)
         value = response.json()
         if not value["run_id"]:
-            raise FormatError(f"{what}: the response names no run. Nothing was deleted.")
+            raise FormatError(f"{what}: the response has no run id. Nothing was deleted.")
         return UncommittedPage(
             value["run_id"],
             value.get("gc_uncommitted_location") or "",
@@ -236,7 +232,7 @@ class LakeFSClient:
         return Usage(str(value["installation_id"]), requests)
 
     def environment(self) -> Environment:
-        """Return the server's identity: its URL in one spelling, and the installation's id if it has the usage report.
+        """Return the server's identity: canonical URL, and id of the installation if the server has the usage report.
 
         Source: lakeFS pkg/api/controller.go (GetUsageReportSummary); no other call returns the id.
         """
@@ -246,7 +242,7 @@ class LakeFSClient:
         )
 
     def metadata(self, repository: str) -> Mapping[str, str] | None:
-        """Return the metadata of a repository; None if the server has no such call, or the user no right to it."""
+        """Return the metadata of a repository; None if the server lacks the call or the user the permission."""
         path = "/repositories/{repository}/metadata"
         try:
             response = self._transport.call("GET", path, names={"repository": repository})
@@ -259,11 +255,11 @@ class LakeFSClient:
         raise refuse(response, f"metadata of {repository}")
 
     def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
-        """Set keys in the metadata of a repository; its other keys remain. False if the user has no right to it, or the
-        server has no such call.
+        """Set keys in the metadata of a repository, and keep its other keys. Returns False if the server lacks the call
+        or the user the permission.
 
-        Two writers at once may both replace what they read; lakeFS then answers the loser with 500, and the request is
-        retried. Keys are never deleted: after the last one is, a later import ends the server's process.
+        If two writers change it at the same time, lakeFS answers the loser with 500, and the request is retried. Keys
+        are never deleted: without any key, a later import ends the server's process.
 
         Source: lakeFS pkg/api/controller.go (SetRepositoryMetadata), pkg/graveler/ref/manager.go
         """
@@ -285,7 +281,7 @@ class LakeFSClient:
         raise refuse(response, f"setting metadata of {repository}")
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """Return the object at a path of a ref; raises NotFoundError if lakeFS says that either does not exist."""
+        """Return the object at a path of a ref; raises NotFoundError if lakeFS says that path or ref does not exist."""
         names = {"repository": repository, "ref": ref}
         query = {"path": path, "user_metadata": "false"}
         where = "/repositories/{repository}/refs/{ref}/objects/stat"
@@ -314,12 +310,12 @@ class LakeFSClient:
         return [Change(item["path"], item["type"]) for item in value["results"]]
 
     def version(self) -> str:
-        """Return the server's version, "" if unknown; raises ConfigError for a server older than `OLDEST_SERVER`."""
+        """Return the server's version, "" if unknown. Raises ConfigError for a server older than `OLDEST_SERVER`."""
         response = self._transport.call("GET", "/config")
         if response.message == NO_SUCH_CALL:
             raise ConfigError(
-                f"the server has no call /config: it is older than lakeFS {OLDEST_SERVER}, the oldest that can be"
-                " collected. Nothing was touched. Upgrade lakeFS, or correct the endpoint if this is no lakeFS."
+                f"the server has no call /config, so it is older than lakeFS {OLDEST_SERVER}, the oldest supported"
+                " version, or not a lakeFS server. Nothing was touched. Upgrade lakeFS, or correct the endpoint."
             )
         if response.status != 200:
             raise refuse(response, "configuration")
@@ -347,7 +343,7 @@ class LakeFSClient:
             return response.json()
         error = refuse(response, what)
         if isinstance(error, NotFoundError) and absent is not None and response.message not in absent:
-            raise RefusedError(f"{error}, which does not mean that it does not exist. Nothing was deleted.")
+            raise RefusedError(f"{error}, which does not prove that it does not exist. Nothing was deleted.")
         raise error
 
     def _pages(
@@ -369,13 +365,13 @@ class LakeFSClient:
             following = value["pagination"]["next_offset"]
             if not following or following == after:
                 raise FormatError(
-                    f"{what}: lakeFS says that more results follow but gives no offset. Nothing was deleted."
+                    f"{what}: lakeFS says that more results follow, but gives no offset. Nothing was deleted."
                 )
             after = following
 
 
 def normalized_url(endpoint: str) -> str:
-    """Return a server's URL in one spelling: lower case, no default port, no user, no `/api/v1`."""
+    """Return a server's URL in canonical form: lower case, without default port, user and `/api/v1`."""
     parts = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
     scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
     host = f"[{host}]" if ":" in host else host
@@ -395,7 +391,7 @@ def _has_more(value: Mapping[str, Any], what: str) -> bool:
     found = value["pagination"]["has_more"]
     if not isinstance(found, bool):
         raise FormatError(
-            f"{what}: a page does not say whether more follow ({found!r}). Nothing was deleted."
+            f"{what}: a page does not say whether more results follow ({found!r}). Nothing was deleted."
         )
     return found
 

@@ -28,7 +28,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """The fields of a commit for its id only; `generation` is the largest generation of its parents, plus 1."""
+    """Fields of a commit needed only for its id; `generation` is the largest generation of its parents, plus 1."""
 
     committer: str
     message: str
@@ -76,7 +76,7 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Id of an installation, and its number of requests in all months, from the key-value store."""
+    """Id of an installation, and its total number of requests, from the key-value store."""
 
     installation_id: str
     requests: int
@@ -84,7 +84,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A lakeFS server: scheme, host and port in one spelling, and the id of its installation.
+    """A lakeFS server: scheme, host and port in canonical form, and the id of its installation.
 
     The id is None if the server does not return it. A restored copy of a database has the id of its original.
     """

@@ -1,4 +1,4 @@
-"""The call prepare_commits and the many responses of real servers.
+"""The call prepare_commits, and the responses of real servers.
 
     async  202                                        poll the task
            404 or 500 "invalid API endpoint"          server without this endpoint: use the sync call
@@ -49,7 +49,7 @@ def prepare_commits(
 ) -> PreparedCommits | None:
     """Have the server compute the active commits and write them to a file. Returns the location of the file; None if
     the repository has no rules, so every commit is active. Raises RefusedError: no response, or no result; it never
-    means "no commits"."""
+    means that there are no commits."""
     names = {"repository": repository}
     try:
         started = _ask(transport, f"{_PATH}/async", names, ("id",))
@@ -60,9 +60,9 @@ def prepare_commits(
         response = _ask(transport, _PATH, names, (), deadline_seconds)
     except DroppedError as error:
         raise RefusedError(
-            f"prepare_commits of {repository}: {error}. lakeFS terminates like this when a branch head has no"
-            " commit record; it may have restarted. Nothing was deleted, and the request is not repeated. Read"
-            " the lakeFS log; repair a broken branch with a hard reset to an intact ref."
+            f"prepare_commits of {repository}: {error}. A branch head without a commit record can crash lakeFS like"
+            " this, so the request is not repeated. Nothing was deleted. Read the lakeFS log; repair a broken branch"
+            " with a hard reset to an intact ref."
         ) from None
     return _sync_result(response, repository)
 
@@ -108,9 +108,8 @@ def _no_result(response: Response, what: str) -> DredgeError:
     if response.status != 404:
         return refuse(response, what)
     return RefusedError(
-        f"{what}: lakeFS answered 404 {response.message!r}, which is neither a result nor 'no rules'. It does not mean"
-        " that nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this"
-        " repository."
+        f"{what}: lakeFS answered 404 {response.message!r}, which is neither a result nor 'no rules', so the active"
+        " commits are unknown. Nothing was deleted. Check that the endpoint is the lakeFS server of this repository."
     )
 
 
@@ -130,11 +129,11 @@ def _poll(
                 members=("completed",),
             )
         except UnavailableError as error:
-            raise DroppedError(f"while it computed the active commits: {error}") from None
+            raise DroppedError(f"while lakeFS computed the active commits: {error}") from None
         if response.status == 404:
             raise RefusedError(
-                f"{what}: lakeFS no longer has the task ({response.message!r}), so there is no result. Nothing"
-                " was deleted; start a new run."
+                f"{what}: lakeFS no longer has the task ({response.message!r}), so there is no result. Nothing was"
+                " deleted. Start a new run."
             )
         if response.status != 200:
             raise refuse(response, what)
@@ -143,8 +142,8 @@ def _poll(
             return _task_result(status, what)
         if running_seconds() >= deadline:
             raise UnavailableError(
-                f"{what}: not finished after {deadline_seconds:.0f} s. A task whose server died never"
-                " finishes. Nothing was deleted; read the lakeFS log before trying again."
+                f"{what}: not finished after {deadline_seconds:.0f} s. If lakeFS restarted, the task never finishes."
+                " Nothing was deleted. Read the lakeFS log, then try again."
             )
         sleep(pause)
         pause = min(longest, pause * 2)
@@ -158,12 +157,12 @@ def _task_result(status: Mapping[str, Any], what: str) -> PreparedCommits | None
             return None
         raise RefusedError(f"{what}: lakeFS failed with {text!r}. Nothing was deleted. Read the lakeFS log.")
     if not status.get("result"):
-        raise FormatError(f"{what}: completed with neither result nor error. Nothing was deleted.")
+        raise FormatError(f"{what}: lakeFS returned neither result nor error. Nothing was deleted.")
     return _result(status["result"], what)
 
 
 def _result(value: Mapping[str, Any], what: str) -> PreparedCommits:
     location = value.get("gc_commits_location")
     if not location:
-        raise FormatError(f"{what}: the response names no file. Nothing was deleted.")
+        raise FormatError(f"{what}: the response has no file. Nothing was deleted. Read the lakeFS log.")
     return PreparedCommits(str(value.get("run_id", "")), location)

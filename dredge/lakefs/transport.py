@@ -2,10 +2,10 @@
 
 Only lakeFS's own responses count. While lakeFS is redeployed, ingresses, gateways and login pages answer in its place:
 `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's responses are recognized by their form: a
-success is a JSON object with the requested keys, an error is a JSON object with a text `message`, and the message of
-a 404 ends in `not found` or is `invalid API endpoint`. Other responses raise `ForeignResponseError`, with any status:
-they say nothing about the repository, and the request is retried like after a 503 if that is safe. A cached response,
-with an `Age` header, may be out of date and counts as foreign; lakeFS never sends one.
+success is a JSON object with the requested keys, an error is a JSON object with a text `message`, and the message of a
+404 ends in `not found` or is `invalid API endpoint`. Other responses, of any status, raise `ForeignResponseError`: they
+contain no information about the repository, and the request is retried as after a 503 if that is safe. A cached
+response, with an `Age` header, may be out of date and counts as foreign; lakeFS never sends one.
 
 The SDK's generated models are not used: they reject responses of real servers (`"branches": null`, two JSON documents
 in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
@@ -110,12 +110,12 @@ class Response:
 
 
 class DroppedError(UnavailableError):
-    """The connection ended without a response: the server's action is unknown."""
+    """The connection ended without a response, so it is unknown what the server did."""
 
 
 class DeniedError(ConfigError, RefusedError):
-    """The user has no right to the call, or the repository is read-only or being deleted (403, 410). It does not mean
-    "empty"."""
+    """The user lacks the permission, or the repository is read-only or being deleted (403, 410). It never means that
+    there are no results."""
 
 
 class UnsupportedCallError(ConfigError, RefusedError):
@@ -123,7 +123,7 @@ class UnsupportedCallError(ConfigError, RefusedError):
 
 
 class ForeignResponseError(UnavailableError):
-    """The response is not lakeFS's own, without information about the repository."""
+    """Something other than lakeFS responded, so nothing is known about the repository."""
 
     def __init__(self, call: str, response: Response) -> None:
         self.status = response.status
@@ -131,10 +131,9 @@ class ForeignResponseError(UnavailableError):
         if response.age not in ("", "0"):
             body = f"{body} from a cache, {response.age} s old"
         super().__init__(
-            f"{call}: the response ({response.status}, {body}) is not lakeFS's own, so it says nothing about the"
-            " repository. Something in front of lakeFS sent it (an ingress, a gateway, a login page, a cache), or the"
-            " endpoint is not a lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when"
-            " the server is back."
+            f"{call}: the response ({response.status}, {body}) is not from lakeFS, but from something in front of it"
+            " (an ingress, a gateway, a login page, a cache), or the endpoint is not a lakeFS server. Nothing was"
+            " deleted because of it. Check the endpoint; try again when lakeFS answers."
         )
 
 
@@ -177,11 +176,10 @@ class Transport:
         """Send a request; returns lakeFS's response with any status.
 
         Args:
-            path: below `/api/v1`, with `{name}` placeholders for `names`, with values that are not percent-encoded.
+            path: below `/api/v1`, with `{name}` placeholders for `names`, whose values are not percent-encoded.
             retry: retry if the server is busy or lost, or the response is not lakeFS's; None retries GET only.
-            own_connection: use a new connection, so a dropped connection cannot be a stale pooled connection.
-            no_content: a success is a 204 without a body. Any proxy can send it, so the caller reads
-                back its write.
+            own_connection: use a new connection, so that a dropped connection is not a stale one from the pool.
+            no_content: success is a 204 without a body. A proxy could have sent it, so the caller reads its write back.
 
         Raises:
             UnavailableError: no response; DroppedError if the connection broke after the request was sent,
@@ -290,8 +288,8 @@ def _warn_of_clear_text(server: str) -> None:
     """Warn once in a process if a key pair is sent unencrypted over a network."""
     if server.lower().startswith("http://") and not is_here(server):
         log.warning(
-            "lakeFS at %s is reached over plain http: its key pair can be read on the way. Use https if it leaves a"
-            " network that you trust.",
+            "lakeFS at %s uses plain http, so others on the network can read its key pair. Use https outside a"
+            " trusted network.",
             server,
         )
 
@@ -301,28 +299,27 @@ def refuse(response: Response, what: str) -> DredgeError:
     text = f"{what}: lakeFS answered {response.status} {response.message!r}"
     if response.status == NOT_IMPLEMENTED:
         return UnsupportedCallError(
-            f"{text}. This server does not implement that call, so the request is not retried."
-            " Nothing was deleted. Use a lakeFS server that offers garbage collection (prepare_commits and"
-            " prepare_uncommited) and its object calls, or switch on what its configuration leaves out; a server that"
-            " only resembles lakeFS cannot be collected."
+            f"{text}. This server does not implement the call, so the request is not retried. Nothing was deleted. Use"
+            " a lakeFS server with the calls of garbage collection (prepare_commits, prepare_uncommited) and of"
+            " objects, or enable them in its configuration."
         )
     if response.status == 401:
         return causes.CREDENTIALS.error(text, "Check the access key and secret of the lakeFS connection.")
     if response.status in (403, 410):
         return DeniedError(
-            f"{text}. Nothing was deleted. Give the user the right to do it (docs/install.md)."
+            f"{text}. Nothing was deleted. Give the user the permission for this call (docs/install.md)."
         )
     if response.status in (404, 500) and response.message == NO_SUCH_CALL:  # 500 before lakeFS 1.75
         return ConfigError(
-            f"{text}: the server does not have that call. Check the endpoint of the lakeFS connection, and that the"
-            " server's version has the call."
+            f"{text}: the server does not have this call. Check the endpoint of the lakeFS connection, and the version"
+            " of the server."
         )
     if response.status == 404:
         return causes.MISSING.error(text)
     if response.status in (409, 412):
         return causes.CONFLICT.error(text)
     if response.status in _BUSY or response.status >= 500:
-        return causes.BUSY.error(text, "Nothing was deleted; try again later.")
+        return causes.BUSY.error(text, "Nothing was deleted. Try again later.")
     return causes.REJECTED.error(text)
 
 
@@ -362,7 +359,7 @@ _late: set[str] = set()
 
 
 def load_client() -> None:
-    """Load the parts of the SDK that send requests. Executing the whole package takes much longer."""
+    """Load only the parts of the SDK that send requests, because the whole package takes much longer."""
     with _executing:
         if _PACKAGES[0] not in sys.modules:
             for name in _PACKAGES:
@@ -372,7 +369,7 @@ def load_client() -> None:
 
 
 def go_through_proxy(configuration: Any, server: str) -> None:
-    """Set the proxy of the environment: the SDK reads no variable. Like lakectl, this machine is reached directly."""
+    """Set the environment's proxy: the SDK reads no variables. Like lakectl, requests to this machine bypass it."""
     import urllib3
 
     for url in () if is_here(server) else proxies_for(server).values():

@@ -1,6 +1,6 @@
 """The client for commits and branches: only for `dredge gc lost --apply`.
 
-A request is sent once, and the result is read back: after a lost response a second request could make a second commit.
+A request is sent once and its result is read back, because a retry after a lost response could make a second commit.
 """
 
 from dredge.errors import FormatError, NotFoundError
@@ -46,7 +46,7 @@ class LakeFSWriter(LakeFSClient):
         return self.branch(repository, name)
 
     def create_commit_record(self, repository: str, commit: Commit) -> bool:
-        """Write the record of a commit with its old id. Whether the server has it now.
+        """Write the record of a commit with its old id; returns whether the server has it afterwards.
 
         Source: lakeFS pkg/api/controller.go (CreateCommitRecord)
         """
@@ -82,7 +82,7 @@ class LakeFSWriter(LakeFSClient):
             return self.commit(repository, commit.id).metarange_id == commit.metarange_id
         except NotFoundError:
             raise FormatError(
-                f"commit {commit.id} of {repository}: lakeFS accepted its record and does not have it."
+                f"commit {commit.id} of {repository}: lakeFS accepted the record, but does not return it."
             ) from None
 
     def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
@@ -101,6 +101,6 @@ class LakeFSWriter(LakeFSClient):
         if value["meta_range_id"] != metarange_id:
             raise FormatError(
                 f"commit {value['id']} on {branch} of {repository} has metarange {value['meta_range_id']} instead of"
-                f" {metarange_id}: this server does not commit metaranges."
+                f" {metarange_id}: this server does not support commits of a metarange."
             )
         return str(value["id"])

@@ -1,4 +1,4 @@
-"""Dredge's pages: results, progress and settings of runs, in a browser. They only read.
+"""Dredge's web pages: results, progress and settings of runs. Pages only read.
 
     places.py        locations of runs: one place for each repository; facts from Airflow, answers from a lakeFS server
     history.py       the runs of a place, the report of a run, its progress; totals of places, the mode of the next run,
@@ -9,5 +9,5 @@
     web.py           addresses → pages; the accepted host names
 
 `dredge ui` serves them alone; `plugins/dredge_pages.py` adds them to Airflow, with its permissions for reading and for
-starting a restore. All text from a lake is hostile: templates escape it, and no part of an address becomes a path.
+starting a restore. Text from a lake is untrusted: templates escape it, and no part of an address becomes a path.
 """

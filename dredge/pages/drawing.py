@@ -44,11 +44,7 @@ _STATUS: tuple[tuple[type[DredgeError], int], ...] = (
 
 
 class Pages:
-    """Draws the pages.
-
-    Args:
-        asker: answers "why"; None without a lakeFS server.
-    """
+    """Draws the pages. `asker`: answers "why"; None without a lakeFS server."""
 
     def __init__(
         self, places: places.Places, asker: places.ServerAsker | None = None, clock: Clock = utc_now
@@ -80,7 +76,7 @@ class Pages:
         return places.find(self._places, key)
 
     def place(self, request: Request, key: str, known: places.Facts) -> Response:
-        """A repository: its runs, the findings of the newest report, the next run."""
+        """A repository: its runs, the findings of the newest report, and the next run."""
         found = places.find(self._places, key)
         stand = history.standing(found)
         newest = next((run for run in stand.runs if run.outcome in ENDED), None)
@@ -105,11 +101,11 @@ class Pages:
         )
 
     def gaps(self, request: Request, place: places.Place, gaps: Sequence[places.Gaps]) -> Response:
-        """Windows of a repository's schedules without a run; also loaded into its page."""
+        """Intervals of a repository's schedules without a run; the repository's page also loads them."""
         return self._page(request, "gaps", place=place, gaps=gaps)
 
     def run(self, request: Request, key: str, run_id: str, known: places.Facts) -> Response:
-        """A run: live while it is running, then its report."""
+        """A run: its progress while it is running, then its report."""
         found = places.find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
@@ -150,7 +146,7 @@ class Pages:
             values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
             values["removed"] = restoring.removed_by(report)
         except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
+            raise FormatError(f"the report of run {run_id} is damaged: {error!r}") from None
         return self._page(
             request, "trash", place=found, run_id=run_id, known=known, started=started, **values
         )
@@ -238,7 +234,7 @@ class Pages:
         asked: Mapping[str, str],
         started: str,
     ) -> Response:
-        """The preview of a restore, and the button for starting it."""
+        """The preview of a restore, with the button that starts it."""
         found = places.find(self._places, key)
         choice, problem, status = None, "", 200
         if any(asked.get(name) for name in restoring.CHOOSING):
@@ -269,13 +265,13 @@ class Pages:
             raise NotFoundError("there is no such run")
         config = restoring.config_of(found, run_id, asked)
         if not restoring.choice_of(found, config).objects:
-            raise ConfigError("no deletion of the run matches. Nothing was restored.")
+            raise ConfigError("no deletion of the run matches the filter. Nothing was restored.")
         return restoring.params_of(found, config)
 
     def row_restore_settings(
         self, key: str, run_id: str, partition: str, known: places.Facts
     ) -> dict[str, Any]:
-        """The settings of a restore of rows, from a form; raises like `row_settings_of`."""
+        """The settings of a restore of rows, from a form; raises as `row_settings_of`."""
         return restoring.row_settings_of(places.find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:

@@ -77,13 +77,13 @@ class Standing:
         return next((run.live for run in self.runs if run.live is not None), None)
 
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
-        """Objects and bytes deleted by its runs."""
+        """Objects and bytes deleted by the runs."""
         counted = [run.deleted for run in self.runs if since is None or run.started_at >= since]
         return sum(pair[0] for pair in counted), sum(pair[1] for pair in counted)
 
 
 def standing(place: Place, limit: int = 200) -> Standing:
-    """Read the state of a place. An error becomes part of the state, so that other places are shown."""
+    """Read the state of a place. An error becomes part of the state, so that the overview still shows other places."""
     try:
         runs, lease = runs_of(place, limit), lease_of(place)
         if lease is not None and runs and runs[0].outcome == "unfinished":
@@ -94,7 +94,7 @@ def standing(place: Place, limit: int = 200) -> Standing:
 
 
 def by_day(runs: Iterable[RunRow], now: datetime, days: int = CHART_DAYS) -> list[tuple[str, int]]:
-    """Deleted bytes by day, the oldest first, including days without deletions."""
+    """Return the deleted bytes by day, oldest first, including days without deletions."""
     sums: dict[str, int] = defaultdict(int)
     for run in runs:
         sums[f"{run.started_at.astimezone(UTC):%Y-%m-%d}"] += run.deleted[1]
@@ -103,7 +103,7 @@ def by_day(runs: Iterable[RunRow], now: datetime, days: int = CHART_DAYS) -> lis
 
 
 def run_bars(runs: Sequence[RunRow], most: int = 60) -> dict[str, list[object]]:
-    """The values of the chart of a repository's runs: bytes deleted, held and only found, the oldest first."""
+    """Return the values of the chart of a repository's runs: bytes deleted, held and only found, oldest first."""
     shown = [run for run in runs if run.outcome not in ("other tool", "damaged")][:most][::-1]
     return {
         "labels": [f"{run.started_at:%m-%d %H:%M}" for run in shown],
@@ -142,7 +142,7 @@ class Keeping:
 
 def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None = None) -> Keeping | None:
     """Read the state left by the last complete run. `settings`: of the next run, if known; else the defaults. Returns
-    None for an unknown state: of other kinds, or with only runs known."""
+    None if the state is unknown: for other kinds, or a place of which only runs are known."""
     if place.kind != LAKEFS or not place.lease_uri:
         return None
     current = _current(place)
@@ -163,7 +163,7 @@ def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None =
 
 
 def pieces(state: RunState, begins: datetime, ends: datetime) -> list[Piece]:
-    """The covered intervals of a time line."""
+    """Return the covered intervals of a time line."""
     found = []
     length = (ends - begins).total_seconds()
     for start, stop in state.covered.intervals:
@@ -210,7 +210,7 @@ SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
-    """A plan in a list."""
+    """An expiration plan in a list."""
 
     plan_id: str
     made_at: datetime
@@ -245,7 +245,7 @@ def _uri(place: Place, plan_id: str) -> str:
     except FormatError:
         raise NotFoundError("there is no such plan") from None
     if place.kind != ICECHUNK or not place.lease_uri:
-        raise NotFoundError("only Icechunk repositories have plans of expirations")
+        raise NotFoundError("only Icechunk repositories have expiration plans")
     return f"{place.lease_uri}/{EXPIRATIONS}/{plan_id}"
 
 
@@ -281,7 +281,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The holder of a repository's lease ("" for a free lease), and its expiry."""
+    """The holder of a repository's lease ("" if it is free), and the lease's expiry."""
 
     holder: str
     expires_at: datetime
@@ -295,7 +295,7 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
 
 
 def report_of(place: Place, run_id: str) -> dict[str, Any]:
-    """The report of a run at present."""
+    """Return the report of a run in its present state."""
     run_uri = uri_of(place, run_id)
     if place.kind == LAKEFS:
         return read_report(run_uri, place.options)
@@ -334,7 +334,7 @@ def plan_of(place: Place, run_id: str) -> dict[str, Any]:
 
 
 def uri_of(place: Place, run_id: str) -> str:
-    """URI of a run's folder."""
+    """Return the URI of a run's folder."""
     try:
         descending_time(run_id)
     except FormatError:
@@ -358,7 +358,7 @@ def run_of_holder(place: Place, holder: str, limit: int = RUNS_SHOWN) -> str | N
 
 
 def lease_of(place: Place) -> LeaseState | None:
-    """Read the lease of a place; None for a free lease, or an unknown location."""
+    """Read the lease of a place; None if it is free or its location is unknown."""
     if not place.lease_uri:
         return None
     try:
@@ -430,7 +430,7 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
-    """The progress of an unfinished run; "" when unknown."""
+    """Return the progress of an unfinished run; "" if unknown."""
     step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)
     if report["outcome"] != "unfinished" or step is None:
         return ""

@@ -1,4 +1,4 @@
-"""Rows of objects in the parts of a run, read by row group and column; and as files.
+"""Read rows of objects from the parts of a run, by row group and column; write them as files for download.
 
     parquet file:  group 0 | group 1 | … | footer: offset of each group, with its least and greatest values
 
@@ -37,7 +37,7 @@ from dredge.storage.parallel import ordered_map
 
 
 class Kept[V]:
-    """A cache of the most recently used values by key; parallel requests for a key compute its value once."""
+    """A cache of the most recently used values by key. Parallel requests for a key compute its value once."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,7 +45,7 @@ class Kept[V]:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return a value, computed on the first request. An error is raised to all waiting callers, and not kept."""
+        """Return a value, computed on the first request. All waiting callers get an error, which is not cached."""
         with self._lock:
             found = self._values.get(key)
             mine: Future[V] = Future()
@@ -211,7 +211,7 @@ class Filter:
         return [name for name, wanted in asked.items() if wanted]
 
     def mask(self, rows: pa.Table, of_branch: Hashes) -> pa.Array:
-        """The selected rows."""
+        """Return a mask of the selected rows."""
         mask = pa.repeat(pa.scalar(True), rows.num_rows)
         if self.branch:
             mask = pa.array(contains(of_branch, hash64(rows["address"])))
@@ -227,7 +227,7 @@ class Filter:
         return pc.fill_null(mask, False)
 
     def may_be_among(self, bounds: Bounds) -> bool:
-        """Whether rows within these bounds may be selected; missing bounds allow all."""
+        """Return whether the filter may select rows within these bounds; a missing bound excludes nothing."""
         least, most = bounds.get("address", ("", None))
         if most is not None and not (least[: len(self.prefix)] <= self.prefix <= most):
             return False
@@ -240,13 +240,8 @@ class Filter:
 
 
 class Rows:
-    """The rows of a run's parts, numbered consecutively.
-
-    Args:
-        parts: of the ledger, or of the candidates.
-        holds: further holds of candidates; None without them.
-        of_branch: hashes of the addresses of the selected branch.
-    """
+    """The rows of a run's parts, numbered consecutively. `parts`: of the ledger, or of the candidates. `holds`: further
+    holds of candidates; None without them. `of_branch`: hashes of the addresses of the selected branch."""
 
     def __init__(
         self,
@@ -274,12 +269,12 @@ class Rows:
         return found.take(pa.array(np.searchsorted(sorted_rows, rows))).combine_chunks()
 
     def groups_by_address(self, wanted: Filter, after: str) -> list[Placed]:
-        """The groups with possible selected addresses after an address, by their least possible address."""
+        """Return the groups with possible selected addresses after an address, by their least possible address."""
         found = ordered_map(lambda part: part.placed(wanted, after), self.parts, _AT_ONCE)
         return sorted((item for items in found for item in items), key=lambda item: item.least)
 
     def needs(self, columns: Iterable[str]) -> list[str]:
-        """The columns of the parts for some columns of `SCHEMA`."""
+        """Return the columns of the parts from which some columns of `SCHEMA` are made."""
         if self._is_settled:
             return list(columns)
         of_holds = ["hash", "size", "hold"] if self._holds is not None else ["hold"]
@@ -303,7 +298,7 @@ class Rows:
 
 
 class PartRows:
-    """The rows of a part, numbered from `first` to before `end`."""
+    """The rows of a part, numbered from `first` to `end` (exclusive)."""
 
     def __init__(self, rows: Rows, part: PartInfo, first: int) -> None:
         self._rows = rows
@@ -313,11 +308,11 @@ class PartRows:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Its groups."""
+        """The part's row groups."""
         return list(self._file.groups)
 
     def matching(self, wanted: Filter, start: int = 0) -> Numbers:
-        """Numbers of the selected rows, in order."""
+        """Return the numbers of the selected rows, in order."""
         first = max(start, self.first)
         if not wanted.columns:
             return np.arange(first, self.end)
@@ -336,7 +331,7 @@ class PartRows:
         return found[found >= first]
 
     def sizes(self, rows: Numbers) -> Numbers:
-        """Sizes of rows, in bytes."""
+        """Return the sizes of rows, in bytes."""
         found: Numbers = self._column_of(rows, ["size"])["size"].to_numpy()
         return found
 
@@ -350,7 +345,7 @@ class PartRows:
         return rows.filter(wanted.mask(rows, self._rows.of_branch))
 
     def placed(self, wanted: Filter, after: str) -> list[Placed]:
-        """The groups with possible selected addresses after an address."""
+        """Return the groups that may have selected addresses after an address."""
         found = []
         for item in self.groups:
             least, most = item.bounds.get("address", ("", None))
@@ -382,7 +377,7 @@ class PartRows:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A group, its part, and its least possible address."""
+    """A row group, its part, and its least possible address."""
 
     part: PartRows
     group: Group
@@ -399,12 +394,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def file_body(tables: Iterator[pa.Table], form: str) -> tuple[Iterator[bytes], str]:
-    """The bytes of a file of rows, and its media type: CSV as a stream, parquet after all rows."""
+    """Return the bytes of a file of rows, and its media type. CSV is streamed, parquet is sent when complete."""
     if form == CSV:
         return _csv(tables), "text/csv; charset=utf-8"
     if form == PARQUET:
         return _parquet(tables), "application/vnd.apache.parquet"
-    raise NotFoundError(f"objects come as csv or parquet, not as {form!r}")
+    raise NotFoundError(f"objects can be downloaded as csv or parquet, not as {form!r}")
 
 
 def _csv(tables: Iterator[pa.Table]) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
 """The candidates of a run and their outcomes, a page of rows at a time.
 
-Before the sweep rows are those of `subtract` with their holds; after it those of the ledger. The position of the next
-page follows from the last row, so a late page costs no more than the first: in the listed order, the number of a row;
-by size, a size and a row; by address, the address. `object_rows` reads the rows.
+Rows come from `subtract` with their holds before the sweep, and from the ledger after it. The position of the next page
+follows from the last row, so every page costs the same. A position is the row's number in the listed order, size and
+number by size, or the address by address. `object_rows` reads the rows.
 """
 
 from collections.abc import Iterator
@@ -68,26 +68,26 @@ class Objects:
 
     @property
     def num_rows(self) -> int:
-        """Their number."""
+        """Number of the objects."""
         return sum(part.rows for part in self.parts)
 
     def page(self, wanted: Filter, sort: str = "", start: str = "", limit: int = PAGE_ROWS) -> Page:
         """Read a page of rows. `start`: `next` of the previous page; "" for the first."""
         if sort not in SORTS:
-            raise ConfigError("unknown order of objects")
+            raise ConfigError("unknown order of objects: use the links in the table's head")
         guards = "" if self._guards is None else self._guards.summary.digest
         parts = tuple(part.sha256 for part in self.parts)
         key = (self._uri, parts, self.is_settled, guards, wanted, sort, start, limit)
         return _pages.get(key, lambda: self._page(wanted, sort, start, limit))
 
     def all(self, wanted: Filter) -> Iterator[pa.Table]:
-        """Read every row, a part at a time and with its digest compared; for downloads."""
+        """Yield all rows part by part, for downloads; checks the digest of each part."""
         source = self._rows(wanted)
         tables = (source.shown(self._folder.read_part(part)) for part in self.parts)
         return (rows.filter(wanted.mask(rows, source.of_branch)) for rows in tables)
 
     def owned(self) -> Owned:
-        """The candidates by branch; empty for other kinds."""
+        """Return the candidates of a lakeFS run by branch; empty for other kinds."""
         if self._place.kind != LAKEFS:
             return Owned({}, [])
         key = (self._uri, tuple(part.sha256 for part in self.parts))
@@ -154,12 +154,12 @@ class Objects:
 
 
 def outcomes_of(objects: Objects) -> tuple[str, ...]:
-    """The possible outcomes of a run's objects."""
+    """Return the possible outcomes of a run's objects."""
     return ledger.OUTCOMES if objects.is_settled else (MAY_GO, HELD)
 
 
 def why(row: dict[str, str | None]) -> str:
-    """The explanation of an object's outcome (a row of `SCHEMA`), in a sentence."""
+    """Explain the outcome of an object (a row of `SCHEMA`) in a sentence."""
     code, outcome = row["code"] or "", row["outcome"] or ""
     if row["message"]:
         return str(row["message"])
@@ -173,7 +173,7 @@ def why(row: dict[str, str | None]) -> str:
 def _parts(folder: RunFolder, kind: str) -> tuple[StepOutput | None, list[PartInfo], bool]:
     """The result with the candidates, the parts to show, and whether they are the ledger's."""
     if kind == KV:
-        raise NotFoundError("trash of a key-value store has rows, not objects: its run's page has them")
+        raise NotFoundError("a run of the trash cleaner has rows instead of objects: see the page of the run")
     swept: BulkDeleteOutput | IcechunkBulkDelete | None
     candidates: SubtractOutput | ListCandidatesOutput | None
     if kind == LAKEFS:
@@ -207,7 +207,7 @@ def _best(keys: Numbers, rows: Numbers, after: tuple[int, int] | None, most: int
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ConfigError("unknown position in the list of objects: start from the first page")
+        raise ConfigError("the position in the list of objects is invalid: start from the first page")
     return int(text)
 
 

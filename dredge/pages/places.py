@@ -1,4 +1,4 @@
-"""Places (repositories with the folder of their runs), and facts beyond the results of runs.
+"""Places (repositories with the folder of their runs), and facts from other sources than runs.
 
 Schedules, missing intervals and pending requests come from Airflow (`operators/pages_airflow.py`), the reasons for
 keeping an object from a lakeFS server. `dredge ui` has no Airflow.
@@ -44,12 +44,12 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Short name for addresses of pages, without URIs."""
+        """Short name in the addresses of pages, without URIs."""
         return hashlib.sha256(f"{self.kind} {self.runs_uri} {self.repository}".encode()).hexdigest()[:16]
 
     @property
     def lease_uri(self) -> str:
-        """URI of the folder with the lease; "" when unknown."""
+        """URI of the folder with the lease; "" if unknown."""
         if not self.store_uri:
             return ""
         return f"{self.store_uri.rstrip('/')}{_LEASES[self.kind]}"
@@ -59,29 +59,29 @@ class Places(Protocol):
     """A source of places."""
 
     def all(self) -> Sequence[Place]:
-        """Every place found now."""
+        """Return every existing place."""
 
     def problems(self) -> Sequence[str]:
-        """Reasons for possibly missing places; empty without problems."""
+        """Return the reasons why places may be missing; empty without problems."""
 
 
 def of_repository(
     name: str, namespace: str, run_root: str | None = None, options: StorageOptions | None = None
 ) -> Place:
-    """The place of a repository of a lakeFS server."""
+    """Return the place of a repository of a lakeFS server."""
     store = namespace.rstrip("/")
     runs = f"{store}/{RUNS}" if run_root is None else run_root.rstrip("/")
     return Place(LAKEFS, name, runs, store, options, name)
 
 
 def find(places: Places, key: str) -> Place:
-    """Find a place by its key."""
+    """Find a place by its key; raises NotFoundError."""
     for place in places.all():
         if place.key == key:
             return place
     if problems := places.problems():
         raise UnavailableError(" ".join(problems))
-    raise NotFoundError("there is no such repository here, or no longer")
+    raise NotFoundError("there is no such repository here; it may have been deleted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class FolderPlaces:
     options: StorageOptions | None = None
 
     def all(self) -> Sequence[Place]:
-        """Search again, so that new repositories appear."""
+        """Search again, so that the result includes new repositories."""
         uri = self.uri.rstrip("/")
         reader = open_reader(uri, self.options)
         here = self._at(uri, reader)
@@ -107,8 +107,8 @@ class FolderPlaces:
         found = [place for name in names for place in self._at(f"{uri}/{name}", reader, f"{name}/")]
         if not found:
             raise ConfigError(
-                f"{uri} has no runs: give the URI of a storage namespace, of an Icechunk repository, of a state folder"
-                " of the trash cleaner, of a run root, or of a folder of some of these"
+                f"there are no runs at {uri}: give the URI of a storage namespace, an Icechunk repository, a state"
+                " folder of the trash cleaner, a run root, or a folder with several of these"
             )
         return found
 
@@ -153,7 +153,7 @@ class Schedule:
     is_off: bool = False
 
     def is_of(self, place: Place) -> bool:
-        """Whether it collects a place."""
+        """Return whether the schedule collects a place."""
         if repository := self.settings.get("repository"):
             return place.kind == "lakefs" and repository == place.name
         uri = self.settings.get("storage") or self.settings.get("state_uri")
@@ -162,7 +162,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run awaiting an answer."""
+    """A run waiting for an approval."""
 
     subject: str
     dag_id: str
@@ -183,18 +183,18 @@ class Facts:
     problem: str = ""  # reason for missing facts; "" without a problem
 
     def schedules_of(self, place: Place) -> list[Schedule]:
-        """Schedules of a place, the next one first."""
+        """Return the schedules of a place, the next one first."""
         found = [item for item in self.schedules if item.is_of(place)]
         return sorted(found, key=lambda item: (item.next_at is None, str(item.next_at)))
 
     def next_of(self, place: Place) -> datetime | None:
-        """Time of the next scheduled run of a place; None when unknown."""
+        """Return the time of the next scheduled run of a place; None if unknown."""
         return next((item.next_at for item in self.schedules_of(place)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A failed run with a waiting successor."""
+    """A failed run, and the later run blocked by it."""
 
     run: str
     address: str
@@ -213,7 +213,7 @@ class Gaps:
 
 
 class Surroundings(Protocol):
-    """A source of facts, for the user of a request."""
+    """A source of facts for the user of a request."""
 
     async def facts(self, request: Request) -> Facts:
         """Return facts for the user."""
@@ -226,7 +226,7 @@ class Surroundings(Protocol):
 
 
 class Alone:
-    """No Airflow: no facts, and no way to start runs."""
+    """Facts without Airflow: none, and runs cannot be started."""
 
     async def facts(self, request: Request) -> Facts:
         """Return no facts."""
@@ -234,26 +234,23 @@ class Alone:
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
         """Refuse: there are no schedules."""
-        raise NotAllowedError("there are no schedules here")
+        raise NotAllowedError("these pages know no schedules: open the pages in Airflow")
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
         """Refuse: there is no Airflow."""
-        raise NotAllowedError("these pages only read. Restore objects with `dredge gc restore`.")
+        raise NotAllowedError("these pages cannot start runs. Restore objects with `dredge gc restore`.")
 
 
 class ServerAsker:
-    """Asks a lakeFS server, the store and the results of runs.
-
-    Args:
-        client: returns the server; called for each question, so that credentials may change.
-    """
+    """Asks a lakeFS server, the store and the results of runs. `client`: returns the server; called for each question,
+    so that credentials may change."""
 
     def __init__(self, client: Callable[[Place | None], LakeFSClient], clock: Clock = utc_now) -> None:
         self._client = client
         self._clock = clock
 
     def lines(self, what: str, place: Place | None) -> list[str]:
-        """The reasons for keeping an object, as lines of text."""
+        """Return the reasons why an object is kept, as lines of text."""
         client = self._client(place)
         repository = None if place is None else place.repository or place.name
         options = None if place is None else place.options

@@ -1,6 +1,4 @@
-"""The preview of a restore, its settings and command, and earlier restores; for objects of collections, and for rows of
-a key-value store.
-"""
+"""The preview of a restore, its settings and command, and earlier restores: of objects, or of key-value rows."""
 
 import shlex
 import threading
@@ -33,7 +31,7 @@ from dredge.xid import descending_time
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """The restore of a kind of collection."""
+    """How to restore the deletions of a kind of collection."""
 
     dag: str
     form: str
@@ -76,7 +74,7 @@ UNDOING: Mapping[str, Undoing] = {
 
 
 def undoing_of(place: Place) -> Undoing:
-    """The restore for a place."""
+    """Return the kind of restore for a place."""
     if place.kind not in UNDOING:
         raise NotFoundError("only deletions of a lakeFS or Icechunk collection can be restored here")
     return UNDOING[place.kind]
@@ -92,7 +90,7 @@ _COUNTED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class EarlierRestore:
-    """A finished or started restore."""
+    """A finished or unfinished restore."""
 
     started_at: datetime
     asked: str
@@ -121,7 +119,7 @@ def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreCon
 
 
 def params_of(place: Place, config: RestoreConfig) -> dict[str, Any]:
-    """The settings of a run of the DAG."""
+    """Return the settings of a run of the restoring DAG."""
     values = {
         undoing_of(place).setting: config.repository,
         "run": config.run,
@@ -135,7 +133,7 @@ def params_of(place: Place, config: RestoreConfig) -> dict[str, Any]:
 
 
 def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
-    """The command for the selection of a form; names are quoted, as they come from strangers."""
+    """Return the command for the selection of a form, with all names quoted because they are untrusted."""
     undoing = undoing_of(place)
     named = [plan_of(place, run_id)[undoing.planned]] if undoing.command_names_repository else []
     words = [*undoing.command, *named, uri_of(place, run_id)]
@@ -145,9 +143,9 @@ def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Count the objects of a restore. Raises like `preview`.
+    """Count the objects of a restore; raises as `preview`.
 
-    The count is kept for `KEPT_SECONDS` for all users; the restore itself counts again.
+    The count is cached for `KEPT_SECONDS` for all users; the restore itself counts again.
     """
     with _lock:
         counted = _counted.setdefault(config, _Counted())
@@ -217,17 +215,17 @@ def removed_by(report: Mapping[str, Any]) -> Removed:
 
 
 def row_settings_of(place: Place, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
-    """The settings of a run of the DAG for rows.
+    """Return the settings of a run of the DAG that restores rows.
 
-    The connection is the one of the schedule for the place; the state folder identifies its store, so rows are never
-    written to another store.
+    The connection is from the place's schedule. The state folder identifies its store, so rows are never written to
+    another store.
     """
     if place.kind != KV:
         raise NotFoundError("only rows of a key-value store are restored here")
     uri_of(place, run_id)
     removed = removed_by(report_of_trash(place, run_id))
     if not removed.rows or (partition and partition not in dict(removed.partitions)):
-        raise ConfigError("no removed row of the run matches. Nothing was started.")
+        raise ConfigError("no removed row of the run matches the filter. Nothing was started.")
     connections = [
         item.settings[_CONNECTION] for item in known.schedules_of(place) if _CONNECTION in item.settings
     ]

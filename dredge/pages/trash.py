@@ -1,4 +1,4 @@
-"""Runs of the cleaner of trash in lakeFS's key-value store: a row for each run; its findings and removed rows.
+"""Runs of the trash cleaner for lakeFS's key-value store: a row for each run; the findings and removed rows of a run.
 
 runs/<run id>/report.json    written once, at the end; a run without it is unfinished
 """
@@ -28,7 +28,7 @@ class WantedFindings:
     verdict: str = ""
 
     def fits(self, finding: Mapping[str, Any]) -> bool:
-        """Whether a finding is selected."""
+        """Return whether the filter selects a finding."""
         return (
             str(finding["partition"]).startswith(self.prefix)
             and self.kind in ("", finding["kind"])
@@ -37,7 +37,7 @@ class WantedFindings:
 
 
 def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
-    """Read the figures of a run's report under the names of a collection's report."""
+    """Return the figures of a run's report under the names that a collection's report uses."""
     try:
         found = _read(reader, run_id)
     except NotFoundError:
@@ -70,11 +70,11 @@ def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
     try:
         return _read(open_reader(place.runs_uri, place.options), run_id)
     except NotFoundError:
-        raise NotFoundError(f"run {run_id} has no report: it is unfinished, or still running") from None
+        raise NotFoundError(f"run {run_id} has no report: it is running, or was stopped") from None
 
 
 def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) -> dict[str, Any]:
-    """The values of the page of a run."""
+    """Return the values of the page of a run."""
     values = page_values(report)
     fitting = [item for item in values["findings"] if wanted.fits(item)]
     return values | {
@@ -90,8 +90,8 @@ def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) ->
 
 
 def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
-    """Whether a run belongs to a DAG run. `holder`: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each
-    task's lease holder begins with it."""
+    """Return whether a run belongs to a DAG run. `holder`: DAG and run, such as "kv_trash_cleaner manual__2026-01-02";
+    each task's lease holder begins with it."""
     return str(report.get("holder", "")).startswith(f"{holder} ")
 
 

@@ -13,9 +13,9 @@ Every route is a GET and only reads, with three exceptions: a POST to a run's â€
 â€¦/restore-rows starts a run of the restoring DAG. These exist only with a check of permissions. Links are relative, so
 that the pages work below any path.
 
-A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding). The browser then treats the answers
-of `dredge ui` as that site's, and its scripts may read them. The `Host` of such a request is the other site's name, so
-only accepted names are answered.
+Another site can make its own name resolve to 127.0.0.1 (DNS rebinding). The browser then treats the answers of `dredge
+ui` as that site's, and lets its scripts read them. The `Host` of such a request is the site's name, so only accepted
+names are answered.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ type _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 def find_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of a server: loopback, its listening address, and further names. `host`: listening address or
-    name. An address for all interfaces adds the names of the machine."""
+    """Return the accepted names of a server: loopback, its listening address, and further names. `host`: listening
+    address or name. An address for all interfaces adds the names of the machine."""
     machine = (socket.gethostname(), socket.getfqdn()) if listens_everywhere(host) else ()
     return frozenset(map(_plain, (*LOOPBACK, host, *machine, *more)))
 
@@ -83,11 +83,8 @@ def listens_everywhere(host: str) -> bool:
 
 
 class OwnNames:
-    """Answers only requests with one of the server's names as `Host`, on any port.
-
-    Args:
-        addresses: accept every IP address as well: another site cannot make a name of it.
-    """
+    """Answers only requests with one of the server's names as `Host`, on any port. `addresses`: accept every IP address
+    as well: another site cannot make a name of it."""
 
     def __init__(self, app: _App, names: Collection[str], addresses: bool = False) -> None:
         self._app = app
@@ -99,7 +96,7 @@ class OwnNames:
         if scope["type"] not in ("http", "websocket") or self._is_own(scope):
             await self._app(scope, receive, send)
             return
-        text = "This host name is not accepted. Add it with --name, or open the printed address."
+        text = "This host name is not accepted. Add it with --name, or open the address that `dredge ui` printed."
         await PlainTextResponse(text, MISDIRECTED)(scope, receive, send)
 
     def _is_own(self, scope: _Scope) -> bool:
@@ -208,14 +205,14 @@ class _Route(APIRoute):
             except DredgeError as error:
                 return await run_in_threadpool(pages.error, request, error)
             except Exception as error:
-                log.exception("a page could not be drawn: %s", request.url.path)
+                log.exception("a page could not be made: %s", request.url.path)
                 return await run_in_threadpool(pages.error, request, defect("a page", error))
 
         return drawn
 
 
 def make_router(pages: Pages) -> APIRouter:
-    """Make the routes of the pages, to be included behind a check of permissions."""
+    """Make the routes of the pages, to be included with a check of permissions."""
     router = APIRouter(default_response_class=HTMLResponse, route_class=_Route)
 
     @router.get("/")
@@ -341,7 +338,7 @@ def _check_form(known: Facts, dag_id: str, token: str) -> None:
     is_own = hmac.compare_digest(token.encode(), known.form_token.encode())
     if not (dag_id in known.may_start and known.form_token and is_own):
         raise NotAllowedError(
-            "no permission, or the form is not from one of your own pages. Nothing was done."
+            "no permission, or the form is outdated. Nothing was done. Reload the page and try again."
         )
 
 

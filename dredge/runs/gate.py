@@ -192,17 +192,9 @@ type Look = Callable[[], str | None]
 
 
 class Watch:
-    """The driver's side.
-
-    Args:
-        state: the folder of the lease: workers ask the same clock.
-        key: of the looks, relative to the run folder.
-        published: returns the number of the newest publication, after a look.
-
-    Attributes:
-        found: why the sweep must stop; None while it may continue.
-        error: why the driver could not check, or could not write the look.
-    """
+    """The driver's side. `state`: the folder of the lease: workers ask the same clock. `key`: of the looks, relative to
+    the run folder. `published`: returns the number of the newest publication, after a look. `found`: why the sweep must
+    stop; None while it may continue. `error`: why the driver could not check, or could not write the look."""
 
     def __init__(
         self,

@@ -104,19 +104,12 @@ class Lease:
         shorten: bool = False,
         allowed: Callable[[], object] = lambda: None,
     ) -> LeaseGrant:
-        """Extend a grant, also after its expiry, unless the lease has another holder.
-
-        Args:
-            take_back: also extend a released grant. Right at the start of a step, because its run continues; wrong
-                during a step, because its run has ended.
-            shorten: also replace a later expiry. Right at the end of a wait for an answer; wrong elsewhere, because an
-                earlier try of a step does not know about that wait.
-            allowed: called before the lease is written; raises if this try may not.
-
-        Raises:
-            LeaseHeldError: another holder has it, or it was released.
-            UnavailableError: other processes with this grant renew it all the time.
-        """
+        """Extend a grant, also after its expiry, unless the lease has another holder. `take_back`: also extend a
+        released grant. Right at the start of a step, because its run continues; wrong during a step, because its run
+        has ended. `shorten`: also replace a later expiry. Right at the end of a wait for an answer; wrong elsewhere,
+        because an earlier try of a step does not know about that wait. `allowed`: called before the lease is written;
+        raises if this try may not. Raises LeaseHeldError: another holder has it, or it was released; UnavailableError:
+        other processes with this grant renew it all the time."""
         # The fencing number is this grant's own until another holder takes the lease.
         holders = ("", grant.holder) if take_back else (grant.holder,)
         # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it

@@ -35,9 +35,8 @@ class PartCache:
         self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        self._writes: dict[
-            str, tuple[Future[Any], bytes, object]
-        ] = {}  # the last tells one write from another
+        # the third member of each is another one for each write
+        self._writes: dict[str, tuple[Future[Any], bytes, object]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
 

@@ -56,7 +56,7 @@ class TaskRunner(Protocol):
 
 
 class TooManyRowsError(RefusedError):
-    """A step has more rows than its runner accepts; another runner starts the step anew."""
+    """A step has more rows than its runner accepts; another runner starts the step again."""
 
 
 class LocalRunner:

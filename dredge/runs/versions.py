@@ -152,17 +152,10 @@ class VersionStore[S: State](ABC):
     def advance(
         self, state: S, before: Current[S], attempt: int = 0, settle: Callable[[], object] = lambda: None
     ) -> Version:
-        """Write a new version and point to it.
-
-        Args:
-            before: the state when the run was planned.
-            attempt: number of the try. It may replace the pointer of an earlier try of the run, but not that of a later
-                one.
-            settle: called before the pointer is replaced; waits until all files of the state are written.
-
-        Raises:
-            ConflictError: another run changed the pointer.
-        """
+        """Write a new version and point to it. `before`: the state when the run was planned. `attempt`: number of the
+        try. It may replace the pointer of an earlier try of the run, but not that of a later one. `settle`: called
+        before the pointer is replaced; waits until all files of the state are written. Raises ConflictError: another
+        run changed the pointer."""
         data = json.dumps(to_json(state), sort_keys=True).encode()
         digest = hashlib.sha256(data).hexdigest()
         version = Version(f"{VERSIONS}/{state.run_id}-{digest[:16]}.json", digest)

@@ -27,7 +27,7 @@ _FIRST_BITS = 22
 
 
 def to_bytes(hashes: Hashes) -> bytes:
-    """The bytes of a file of sorted distinct hashes."""
+    """Encode sorted distinct hashes as a file."""
     return hashes.astype("<u8", copy=False).tobytes()
 
 
@@ -35,7 +35,7 @@ def from_bytes(data: bytes, name: str) -> Hashes:
     """Parse a file of hashes."""
     if len(data) % 8:
         raise FormatError(
-            f"{name}: the file is damaged, its {len(data)} bytes are not a multiple of 8. Start a new run."
+            f"{name}: the file is damaged: its length, {len(data)} bytes, is not a multiple of 8. Start a new run."
         )
     hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     if len(hashes) > 1 and not bool(np.all(hashes[1:] > hashes[:-1])):
@@ -44,7 +44,7 @@ def from_bytes(data: bytes, name: str) -> Hashes:
 
 
 def unite(pieces: Sequence[Hashes]) -> Hashes:
-    """Unite arrays of hashes, each in any order and with repetitions, into one sorted distinct array."""
+    """Merge arrays of hashes, each in any order and with repetitions, into one sorted distinct array."""
     if not pieces:
         return NONE
     if len(pieces) == 1 and bool((pieces[0][1:] > pieces[0][:-1]).all()):
@@ -62,7 +62,7 @@ def unite(pieces: Sequence[Hashes]) -> Hashes:
 
 
 def unite_all(pieces: Iterable[Hashes]) -> Hashes:
-    """Unite many overlapping sets in memory for about twice the result."""
+    """Merge many overlapping sets, in about twice the memory of the result."""
     waiting: list[Hashes] = []
     united = size = 0
     for piece in pieces:
@@ -75,8 +75,8 @@ def unite_all(pieces: Iterable[Hashes]) -> Hashes:
 
 
 def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Look up hashes, in any order, in a sorted distinct set: whether each is in it, and its index (0 for a missing
-    hash).
+    """Look up hashes, in any order, in a sorted distinct set; returns whether each is in the set, and its index (0 for
+    a missing hash).
     """
     if not len(hashes):
         return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
@@ -86,7 +86,7 @@ def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.N
 
 
 def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether a sorted distinct set has each wanted hash, in any order."""
+    """Return for each wanted hash, in any order, whether a sorted distinct set has it."""
     if len(wanted) < 1 << _FIRST_BITS - 2 or len(hashes) > 1 << _FIRST_BITS - 2:
         return locate(hashes, wanted)[0]
     # A search costs four times as much as a comparison of the first bits, which excludes most hashes.
@@ -100,7 +100,7 @@ def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """The shard of each hash, of 2**bits shards: its first bits, so a shard is a slice of a sorted set."""
+    """Return the shard of each hash, of 2**bits shards: its first bits, so a shard is a slice of a sorted set."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
     return (hashes >> np.uint64(64 - bits)).astype(np.int64)
@@ -124,7 +124,7 @@ _NO_COUNTS: Counts = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Hashes, each with a reference count: the number of active ranges with this address."""
+    """Hashes of addresses, each with a reference count: the number of active ranges with the address."""
 
     hashes: Hashes = field(default_factory=lambda: NONE)
     # of each hash, never 0; negative for more subtractions than additions
@@ -132,7 +132,7 @@ class Counted:
 
     @classmethod
     def of(cls, pieces: Sequence[Hashes], sign: int = 1) -> Counted:
-        """Count for each hash the number of sorted distinct sets with it; sign 1 adds, -1 subtracts."""
+        """Count for each hash how many of the sorted distinct sets have it; sign 1 adds, -1 subtracts."""
         if not pieces:
             return cls()
         values = np.concatenate(pieces)
@@ -143,7 +143,7 @@ class Counted:
 
     @classmethod
     def sum(cls, pieces: Sequence[Counted]) -> Counted:
-        """Add up counts; hashes with sum 0 are left out."""
+        """Add up counts; hashes with sum 0 are omitted."""
         pieces = [piece for piece in pieces if len(piece.hashes)]
         if len(pieces) < 2:
             return pieces[0] if pieces else cls()
@@ -162,7 +162,7 @@ class Counted:
         return [Counted(hashes, counts) for hashes, counts in halves]
 
     def of_each(self, wanted: Hashes) -> npt.NDArray[np.int64]:
-        """The count of each wanted hash; 0 for a missing hash."""
+        """Return the count of each wanted hash; 0 for a missing hash."""
         if not len(self.hashes):
             return np.zeros(len(wanted), np.int64)
         found, places = locate(self.hashes, wanted)
@@ -170,14 +170,14 @@ class Counted:
 
 
 def counted_to_bytes(counted: Counted) -> bytes:
-    """The bytes of a file of hashes with counts."""
+    """Encode hashes with counts as a file."""
     return counted.hashes.astype("<u8", copy=False).tobytes() + counted.counts.astype("<i4").tobytes()
 
 
 def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
     """Parse a file of hashes with counts."""
     if len(data) != rows * 12:
-        raise FormatError(f"{name}: {len(data)} bytes are not {rows} hashes with counts.")
+        raise FormatError(f"{name}: damaged: {len(data)} bytes are not {rows} hashes with counts.")
     hashes = np.frombuffer(data, "<u8", rows).astype(np.uint64, copy=False)
     if rows > 1 and not bool(np.all(hashes[1:] > hashes[:-1])):
         raise FormatError(f"{name}: the hashes are not sorted.")
@@ -192,7 +192,7 @@ def _starts(values: Hashes) -> npt.NDArray[np.int64]:
 
 
 def write_hashes(folder: RunFolder, name: str, hashes: Hashes) -> PartInfo:
-    """Write a set as a part; by convention its name ends with `.u64`."""
+    """Write a set as a part; by convention the part's name ends in `.u64`."""
     return folder.write_bytes(name, to_bytes(hashes), len(hashes))
 
 
@@ -200,14 +200,12 @@ def read_hashes(folder: RunFolder, part: PartInfo) -> Hashes:
     """Read a set; raises FormatError when the file differs from the written one."""
     hashes = from_bytes(folder.read_bytes(part), part.name)
     if len(hashes) != part.rows:
-        raise FormatError(
-            f"{part.name}: has {len(hashes)} hashes, {part.rows} were written. Start a new run."
-        )
+        raise FormatError(f"{part.name}: has {len(hashes)} hashes instead of {part.rows}. Start a new run.")
     return hashes
 
 
 def write_counted(folder: RunFolder, name: str, counted: Counted) -> PartInfo:
-    """Write hashes with their counts as a part; by convention its name ends with `.counts`."""
+    """Write hashes with their counts as a part; by convention the part's name ends in `.counts`."""
     return folder.write_bytes(name, counted_to_bytes(counted), len(counted.hashes))
 
 

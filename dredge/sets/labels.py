@@ -45,7 +45,7 @@ class Labelled:
     columns: tuple[Column, ...]
 
     def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Look up hashes: whether each is in the set, and its index (0 for a missing hash)."""
+        """Look up hashes; returns whether each is in the set, and its index (0 for a missing hash)."""
         return locate(self.hashes, wanted)
 
 
@@ -64,13 +64,7 @@ def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
 
 class LabelledSets:
     """Collects the addresses of rows, and returns them shard by shard. A context manager for its temporary folder.
-
-    Args:
-        values: upper limit of added hashes; determines the number of shards.
-
-    Attributes:
-        bits: for 2**bits shards.
-    """
+    `values`: upper limit of added hashes; determines the number of shards. `bits`: for 2**bits shards."""
 
     def __init__(self, labels: Labels, values: int, shard_values: int = SHARD_VALUES) -> None:
         self.bits = max(0, math.ceil(math.log2(max(1, values) / shard_values)))

@@ -27,7 +27,7 @@ class ShardedSet:
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
-        """A set in files with names `…-<shard>.u64`."""
+        """Make a set from files with names `…-<shard>.u64`."""
         return cls(bits, _by_shard(parts))
 
     @property
@@ -38,8 +38,8 @@ class ShardedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether the set has each wanted hash. `its_shards_only`: skip shards without a wanted hash, so damage there
-        is not noticed."""
+        """Return for each wanted hash whether the set has it. `its_shards_only`: skip shards without a wanted hash;
+        damage there is not noticed."""
         everything = np.concatenate(wanted) if len(wanted) != 1 else wanted[0]
         answer = np.zeros(len(everything), bool)
         place = shard_of(everything, self.bits)
@@ -55,19 +55,19 @@ class ShardedSet:
 class CountedSet:
     """Reference counts in files, in layers.
 
-    The first layer is complete. Each later layer has the additions of a run (new ranges) and its subtractions (dropped
-    ranges). An address is live when its counts in all layers add up to more than 0."""
+    The first layer is complete. Each later layer adds a run's new ranges and subtracts its dropped ranges. An address
+    is live if its counts in all layers add up to more than 0."""
 
     bits: int
     layers: tuple[dict[int, PartInfo], ...]  # files by shard, the complete layer first
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
-        """A set of one complete layer, from files with names `…-<shard>.counts`."""
+        """Make a set of one complete layer from files with names `…-<shard>.counts`."""
         return cls(bits, (_by_shard(parts),))
 
     def then(self, parts: Sequence[PartInfo]) -> CountedSet:
-        """The set with one more layer."""
+        """Return the set with one more layer."""
         return CountedSet(self.bits, (*self.layers, _by_shard(parts)))
 
     @property
@@ -78,8 +78,8 @@ class CountedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Whether an active range has each wanted hash; see `ShardedSet.find`. Raises FormatError: a file differs from
-        the written one, or an address has more subtractions than additions."""
+        """Return for each wanted hash whether an active range has it; see `ShardedSet.find`. Raises FormatError: a file
+        differs from the written one, or an address has more subtractions than additions."""
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):
@@ -110,14 +110,14 @@ def _check(layers: Sequence[Counted], shard: int) -> None:
     for hashes in [layer.hashes[layer.counts < 0] for layer in layers]:
         if len(hashes) and np.any(sum(layer.of_each(hashes) for layer in layers) < 0):
             raise FormatError(
-                f"shard {shard} of the reference counts has addresses with more subtractions than additions: its"
-                " layers do not belong together. Nothing was deleted. Start a clean run."
+                f"shard {shard} of the reference counts has addresses with more subtractions than additions, so its"
+                " layers do not match. Nothing was deleted. Start a clean run."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedSet:
-    """A set of hashes, and its run folder."""
+    """A set of hashes, and the folder of its files."""
 
     uri: str
     hashes: ShardedSet
@@ -131,7 +131,7 @@ class LocatedSet:
 def in_any(
     sets: Sequence[LocatedSet], wanted: Sequence[Hashes], its_shards_only: bool = False
 ) -> list[npt.NDArray[np.bool_]]:
-    """Whether any of several sets has each wanted hash; see `ShardedSet.find`."""
+    """Return for each wanted hash whether any of several sets has it; see `ShardedSet.find`."""
     answers = [np.zeros(len(hashes), bool) for hashes in wanted]
     for item in sets:
         for answer, found in zip(answers, item.find(wanted, its_shards_only), strict=True):
@@ -149,7 +149,7 @@ class LiveSet:
 
     @property
     def bits(self) -> int:
-        """The finest cut of its sets: one of 2**bits shards is within one shard of each set."""
+        """Largest `bits` of the sets: one of 2**bits shards is within one shard of each set."""
         counted = 0 if self.counted is None else self.counted.bits
         return max((counted, *(item.hashes.bits for item in self.sets)))
 
@@ -160,7 +160,7 @@ class LiveSet:
         return counted + sum(item.hashes.values for item in self.sets)
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Whether each wanted hash is live; see `ShardedSet.find`."""
+        """Return for each wanted hash whether it is live; see `ShardedSet.find`."""
         answers = in_any(self.sets, wanted, its_shards_only)
         if self.counted is not None:
             folder = RunFolder(open_writer(self.counted_uri), "counted set")

@@ -128,12 +128,9 @@ class Codes:
 
 
 class DeleteLoop[T]:
-    """Deletes batches of keys, or of keys with versions.
-
-    Args:
-        send: makes one attempt; returns an outcome for each item in order, and does not raise for a key.
-        versioned: whether a deletion makes a version, whose id is lost with the answer.
-    """
+    """Deletes batches of keys, or of keys with versions. `send`: makes one attempt; returns an outcome for each item in
+    order, and does not raise for a key. `versioned`: whether a deletion makes a version, whose id is lost with the
+    answer."""
 
     def __init__(
         self,

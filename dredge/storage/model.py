@@ -109,18 +109,11 @@ class ObjectReader(Protocol):
         stop_before: str = "",
         on_skipped: SkippedName | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """List all keys with a prefix, recursively.
-
-        Args:
-            start_after: only keys strictly greater (in bytes of UTF-8); "" is no bound.
-            stop_before: only keys strictly smaller; "" is no bound.
-            on_skipped: called for names that are no keys (see `SkippedName`); by default they are logged.
-
-        Returns:
-            Batches of `LISTING_SCHEMA`, none empty, all with or all without a column `STORAGE_CLASS`; in byte
-                order of the keys
-            where the store has it (S3, local and memory).
-        """
+        """List all keys with a prefix, recursively. `start_after`: only keys strictly greater (in bytes of UTF-8); ""
+        is no bound. `stop_before`: only keys strictly smaller; "" is no bound. `on_skipped`: called for names that are
+        no keys (see `SkippedName`); by default they are logged. Returns batches of `LISTING_SCHEMA`, none empty, all
+        with or all without a column `STORAGE_CLASS`; in byte order of the keys where the store has it (S3, local and
+        memory)."""
 
     def list_level(self, prefix: str = "") -> Level:
         """List the objects and folders between `prefix` and the next "/"."""

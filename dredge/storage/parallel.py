@@ -29,11 +29,7 @@ class InFlight:
 
     A long call raises it where the processor waits for a server that is not near, and keeps it if answers a second grow
     with it; else it is halved while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on
-    a round of answers adds one.
-
-    Args:
-        clock, used: seconds of time, and of this process's processor time.
-    """
+    a round of answers adds one. `clock, used`: seconds of time, and of this process's processor time."""
 
     def __init__(
         self,

@@ -166,14 +166,9 @@ class NamedAgainError(AlarmError):
 
 
 class Applier:
-    """Removes the trash of one plan.
-
-    Args:
-        check_right: called right before each deletion; raises if a later try has taken over.
-        unrecorded: partitions with the shape of a repository and without a record; the references of their branches
-            count too.
-        alarm: surrounds a restore, with the referenced names.
-    """
+    """Removes the trash of one plan. `check_right`: called right before each deletion; raises if a later try has taken
+    over. `unrecorded`: partitions with the shape of a repository and without a record; the references of their branches
+    count too. `alarm`: surrounds a restore, with the referenced names."""
 
     def __init__(
         self,
@@ -236,8 +231,8 @@ class Applier:
         return sorted(self._markers)
 
     def _repositories(self, group: Sequence[TrashFinding]) -> list[UnavailableError]:
-        """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after a
-        look of its own. The design's cleaner goes on after one that fails; returns the failures."""
+        """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after
+        another read of the references. The design's cleaner goes on after one that fails; returns the failures."""
         error: UnavailableError | None = None
         try:
             self._group(group)
@@ -311,7 +306,7 @@ class Applier:
             if gone:
                 self._note_removed(finding)
             elif left and _is_repository(finding) and len(doomed) > 1:
-                continue  # without an outcome: `_repositories` looks again before it tries this one alone
+                continue  # without an outcome: `_repositories` reads the references again and tries this one alone
             if left:
                 more, busy = self._delete_rows(finding, left, references)
                 gone += more

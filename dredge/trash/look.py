@@ -74,15 +74,9 @@ class BranchRecord:
 
 
 class References:
-    """Repository and branch records at one point in time (in stores without snapshots: over one period).
-
-    Args:
-        branches: by partition, then by name; of every repository partition, with or without a record.
-
-    Attributes:
-        tokens: for each referenced token, the partitions of its branches.
-        lives: partitions by repository name, with and without a record.
-    """
+    """Repository and branch records at one point in time (in stores without snapshots: over one period). `branches`: by
+    partition, then by name; of every repository partition, with or without a record. `tokens`: for each referenced
+    token, the partitions of its branches. `lives`: partitions by repository name, with and without a record."""
 
     def __init__(
         self,

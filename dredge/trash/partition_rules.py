@@ -84,11 +84,8 @@ _CREATING = "young: may be a repository being created"
 
 
 class Classifier:
-    """Classifies the rows of one look.
-
-    Args:
-        now: time of the look (aware UTC, of the store's clock within `margins.clock_skew`).
-    """
+    """Classifies the rows of one look. `now`: time of the look (aware UTC, of the store's clock within
+    `margins.clock_skew`)."""
 
     def __init__(self, look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None) -> None:
         self.look = look

@@ -70,11 +70,7 @@ class Right:
 
 
 class TrashState:
-    """The state folder of one key-value store.
-
-    Args:
-        right: None may read, and write the files of its run.
-    """
+    """The state folder of one key-value store. `right`: None may read, and write the files of its run."""
 
     def __init__(
         self, writer: ObjectWriter, right: Right | None = None, options: StorageOptions | None = None

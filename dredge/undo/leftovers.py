@@ -75,11 +75,7 @@ class Leftover:
 
 
 class Choosing:
-    """Selects the leftovers of a run.
-
-    Args:
-        cutoff: by the store's clock; younger leftovers stay.
-    """
+    """Selects the leftovers of a run. `cutoff`: by the store's clock; younger leftovers stay."""
 
     def __init__(self, namespace: str, run_uri: str, way: str, cutoff: datetime) -> None:
         self._has_copies = way == QUARANTINE

@@ -79,11 +79,7 @@ class Restored:
 
 
 class PuttingBack:
-    """Restores the deletions of a run.
-
-    Args:
-        way: undo way of its plan; the other way is tried after it.
-    """
+    """Restores the deletions of a run. `way`: undo way of its plan; the other way is tried after it."""
 
     def __init__(self, namespace: str, run_uri: str, way: str) -> None:
         self._namespace = namespace

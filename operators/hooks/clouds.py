@@ -1,6 +1,6 @@
 """Connections to Azure Blob Storage (`wasb`) and Google Cloud Storage (`google_cloud_platform`).
 
-The fields are read here, so that the providers with their dozens of clients need not be installed.
+The fields are read here, so that Airflow's providers, with dozens of client libraries, need not be installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOT_TAKEN_OF_AZURE = ("workload_identity_tenant_id", "client_secret_auth_config
 
 
 def azure_options(connection: Connection, options: AzureOptions) -> AzureOptions:
-    """Return the options of a connection; its credential replaces those of the environment.
+    """Return the options of a connection, whose credential replaces those of the environment.
 
     The fields are the provider's: host = account URL (or the account's name as login), password = key; extra
     ``connection_string``, ``sas_token``; ``tenant_id`` with login and password for a service principal;
@@ -40,8 +40,8 @@ def azure_options(connection: Connection, options: AzureOptions) -> AzureOptions
     refused = sorted(fields.keys() & set(_NOT_TAKEN_OF_AZURE))
     if refused:
         raise ConfigError(
-            f"the Azure connection has {', '.join(refused)}, which Dredge does not support: give a key, a SAS token, a"
-            " service principal, or leave the identity to the machine. Nothing was changed."
+            f"the Azure connection has {', '.join(refused)}, which Dredge does not support. Nothing was changed. Use a"
+            " key, a SAS token, a service principal, or the machine's identity."
         )
     found = _described(connection.host or "", connection.login, connection.password, fields, options)
     for secret in (found.key, found.sas_token, found.client_secret):
@@ -65,7 +65,7 @@ def _described(
     if key:
         found = _account(host, login, AzureOptions())
         if found.account is None:
-            raise ConfigError("the Azure connection has a key, but neither login nor host names its account")
+            raise ConfigError("the Azure connection has a key, but no account: set login to its name")
         return replace(found, key=key)
     return _account(
         host, login, replace(options, client_id=fields.get("managed_identity_client_id") or options.client_id)
@@ -79,7 +79,7 @@ def _with_sas(host: str, login: str | None, token: str) -> AzureOptions:
     found = _account(host, login, AzureOptions())
     if found.account is None:
         raise ConfigError(
-            "the Azure connection has a SAS token, but neither login nor host names its account"
+            "the Azure connection has a SAS token, but no account: set login to the account's name"
         )
     return replace(found, sas_token=token.removeprefix("?"))
 
@@ -115,8 +115,8 @@ def google_options(extra: Mapping[str, Any], options: GcsOptions) -> GcsOptions:
     refused = sorted(fields.keys() & set(_NOT_TAKEN_OF_GOOGLE))
     if refused:
         raise ConfigError(
-            f"the Google connection has {', '.join(refused)}, which Dredge does not support: give a key (keyfile_dict,"
-            " key_path), a credential_config_file, or leave the identity to the machine. Nothing was changed."
+            f"the Google connection has {', '.join(refused)}, which Dredge does not support. Nothing was changed. Use"
+            " a key (keyfile_dict, key_path), a credential_config_file, or the machine's identity."
         )
     key = fields.get("keyfile_dict") or fields.get("credential_config_file")
     file = fields.get("key_path")

@@ -1,7 +1,7 @@
 """Lookup of Airflow connections.
 
-Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a missing
-connection may be an unavailable backend; only default connections may be missing (`storage.storage_options`).
+Airflow tries its secrets backends in turn, skips those with an error, and then reports "not found". So a missing
+connection may mean an unavailable backend; only default connections may be missing (`storage.storage_options`).
 
 Source: P25 of docs/platform-behaviour.md
 """
@@ -66,13 +66,12 @@ def _describe(error: Exception) -> str:
     """Return the problem of an invalid text, and the right syntax, without any of the text."""
     if isinstance(error, json.JSONDecodeError):
         return (
-            f"its JSON is wrong at line {error.lineno}, column {error.colno} (such as a comma before a closing brace,"
-            " or single quotes)"
+            f"its JSON is invalid at line {error.lineno}, column {error.colno} (such as a comma before a closing"
+            " brace, or single quotes)"
         )
     return (
-        f"{type(error).__name__}. In a URI the characters / # ? @ : % [ ] and spaces of a user, a password or a value"
-        ' are percent-encoded (/ is %2F, [ is %5B); or write it as JSON, {"conn_type": …, "host": …, "password": …},'
-        " where nothing is encoded"
+        f"{type(error).__name__}. In a URI, percent-encode spaces and / # ? @ : % [ ] of user, password and values"
+        ' (/ is %2F, [ is %5B), or write JSON without encoding: {"conn_type": …, "host": …, "password": …}'
     )
 
 
@@ -97,11 +96,11 @@ def _check_extra(connection: Connection) -> None:
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:
-    """Return a required connection."""
+    """Return a required connection; raises ConfigError if it does not exist."""
     connection = find_connection(conn_id)
     if connection is None:
         raise ConfigError(
-            f"the {what} connection {conn_id!r} does not exist, or its secrets backend does not answer. Create it in"
-            f" the UI or set AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
+            f"the {what} connection {conn_id!r} does not exist, or its secrets backend does not answer. Nothing was"
+            f" changed. Create it in the UI or set AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
         )
     return connection

@@ -37,7 +37,7 @@ _OF_AIRFLOW = frozenset(
         "workgroup-name",
     }
 )
-"""Names in an extra for Airflow's own hook."""
+"""Names in an extra that only Airflow's hook uses."""
 _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 
 
@@ -45,7 +45,7 @@ _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 class LakeFSKVConnection:
     """Address and credentials of a key-value store.
 
-    :param url: for `dredge.kv.opening`; it may contain a password
+    :param url: URL for `dredge.kv.opening`; it may contain a password
     :param keys: key pair for DynamoDB; None for the worker's own credentials
     """
 
@@ -85,7 +85,7 @@ class LakeFSKVConnection:
 
 
 def kv_env(kv_conn_id: str | None) -> dict[str, str]:
-    """Return the environment variables of the key-value store, with secrets; empty without a connection."""
+    """Return the environment variables for the key-value store, with secrets; empty without a connection."""
     if not is_given(kv_conn_id):
         return {}
     from dredge.gc.steps import KVAccess
@@ -106,7 +106,7 @@ def _postgres_url(connection: Any) -> str:
     if extra.get("iam"):
         raise ConfigError(
             f"the key-value store's connection {connection.conn_id!r} has iam, a login with a cloud token, which"
-            " Dredge does not support: set a password. Nothing was changed."
+            " Dredge does not support. Nothing was changed. Set a password."
         )
     left_out = [
         name
@@ -114,9 +114,7 @@ def _postgres_url(connection: Any) -> str:
         if name in _OF_AIRFLOW or value is None or isinstance(value, dict | list | bool)
     ]
     if left_out:
-        log.info(
-            "Connection %s: ignored for the key-value store: %s", connection.conn_id, ", ".join(left_out)
-        )
+        log.info("Connection %s: the key-value store ignores %s", connection.conn_id, ", ".join(left_out))
     words = {name: str(value) for name, value in extra.items() if name not in left_out}
     if host.startswith("/"):  # a socket folder; the port is part of the socket's name
         words["host"] = host

@@ -65,14 +65,12 @@ class LakeFSHook(BaseHook):
 def _make_client(connection: Connection) -> LakeFSClient:
     if not (connection.host and connection.login and connection.password):
         raise ConfigError(
-            f"the lakeFS connection {connection.conn_id!r} is incomplete: host is the URL, login and password are an"
-            " access key id and its secret"
+            f"the lakeFS connection {connection.conn_id!r} is incomplete: set host to the URL, login to an access key"
+            " id, and password to its secret"
         )
     extra = connection.extra_dejson
     if extra.get("verify") is False:
-        raise _wrong(
-            connection, "verify is the PEM file of a certificate authority; it cannot be switched off"
-        )
+        raise _wrong(connection, "verify must be the PEM file of a certificate authority; it cannot be false")
     bundle = extra.get("verify")
     more = {"ca_bundle": bundle} if isinstance(bundle, str) and bundle else {}
     return LakeFSClient(_endpoint(connection), connection.login, connection.password, **more)
@@ -88,9 +86,9 @@ def _endpoint(connection: Connection) -> str:
     before, found, rest = host.rpartition("://")
     written = {word.lower() for word in (before, kind, schema)} & {*_SCHEMES}
     if (found and before.lower() not in _SCHEMES) or "@" in rest:
-        raise _wrong(connection, "host must be a URL of http or https, without login and password")
+        raise _wrong(connection, "host must be an http or https URL without login and password")
     if len(written) > 1:
-        raise _wrong(connection, "type, host and schema must not name both http and https")
+        raise _wrong(connection, "type, host and schema contain both http and https; use one of them")
     place, slash, path = rest.partition("/")
     if schema.lower() not in _SCHEMES and schema:
         slash, path = "/", f"{path.rstrip('/')}/{schema}".lstrip("/")
@@ -107,6 +105,4 @@ def _with_port(place: str, port: int | None) -> str:
 
 
 def _wrong(connection: Connection, what: str) -> ConfigError:
-    return ConfigError(
-        f"the lakeFS connection {connection.conn_id!r} is invalid, and no key was sent: {what}"
-    )
+    return ConfigError(f"the lakeFS connection {connection.conn_id!r} is invalid: {what}. No key was sent.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def tasks_environment(
     options: StorageOptions | None, more: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Set the environment of a step's tasks in the worker: access to the object store and further variables."""
+    """Set the environment of a step's tasks in the worker: access to the object store, and more variables."""
     variables = (environment_of_child(options) if options is not None else {}) | dict(more or {})
     with environment(variables):
         yield
@@ -47,12 +47,12 @@ _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kw
 
 
 def storage_options(aws_conn_id: str | None) -> StorageOptions:
-    """Return the access to object stores.
+    """Return the options for access to object stores.
 
     A missing ``aws_default``, None, and a connection without credentials leave S3 to the environment and to
     the machine's role; local folders need none. Google Cloud Storage and Azure use the connections
-    ``google_cloud_default`` and ``wasb_default`` if they exist (Azure with the extra ``azure``). If Airflow
-    cannot look up a default connection, its kind of store cannot be opened.
+    ``google_cloud_default`` and ``wasb_default`` if they exist (Azure with the extra ``azure``). If the
+    lookup of a default connection fails, its kind of store cannot be opened.
 
     :param aws_conn_id: connection of type ``aws`` (extra ``endpoint_url``, ``region_name``),
         ``google_cloud_platform`` or ``wasb``
@@ -75,8 +75,8 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     if connection is None:
         if aws_conn_id != AWS_DEFAULT:
             raise ConfigError(
-                f"the connection {aws_conn_id!r} does not exist. Create it, or set none to use the worker's own"
-                " credentials. Nothing was changed."
+                f"the connection {aws_conn_id!r} does not exist. Nothing was changed. Create it, or set no connection"
+                " to use the worker's own credentials."
             )
         log.info("No connection %s: object stores use the worker's own credentials", aws_conn_id)
         return options
@@ -159,7 +159,7 @@ def _addressing(extra: dict[str, Any]) -> Any:
 
 
 def with_key_pair(options: StorageOptions) -> StorageOptions:
-    """Return the options with the current key pair of their role or profile, for clients that accept only keys."""
+    """Return the options with the current key pair of the role or profile, for clients that accept only keys."""
     if options.role is None and options.profile is None:
         return options
     from dredge.storage.s3.resolving import with_keys_now

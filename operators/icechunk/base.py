@@ -40,24 +40,24 @@ class IcechunkOperator(BaseOperator):
 
     @property
     def options(self) -> StorageOptions:
-        """Access to the store."""
+        """Options for access to the store."""
         return storage_options(self.aws_conn_id)
 
 
 def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
-    """Open a collection with the store of the connection."""
+    """Open a run with the connection's store."""
     # Imported by tasks of a run only: each task of each DAG imports all operators.
     from dredge.icechunk.collection.steps import Run
 
     if not run_uri:
-        raise ConfigError("this run has no plan: an earlier task failed, see its log. Nothing was done.")
+        raise ConfigError("this run has no plan: see the log of the failed task. Nothing was done.")
     return Run.open(run_uri, storage_options(aws_conn_id))
 
 
 def need_plan(plan: Any) -> Mapping[str, Any]:
     """Return the XCom of a plan task."""
     if not isinstance(plan, Mapping):
-        raise ConfigError("there is no plan: an earlier task failed, see its log. Nothing was changed.")
+        raise ConfigError("there is no plan: see the log of the failed task. Nothing was changed.")
     return plan
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class IcechunkCheckOperator(IcechunkOperator, CheckOperator):
-    """Run the preflight of a collection if asked to, as `dredge icechunk check` does.
+    """Run the preflight of a collection if ``check_only`` is set, as `dredge icechunk check` does.
 
     :param config: as for ``IcechunkPlanCollectionOperator`` (templated)
     """
@@ -96,8 +96,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         be rendered text; an unknown name or invalid value fails the task before it changes anything
         (templated)
     :param lease: XCom of the acquire task (templated)
-    :param expiration: XCom of the expiration's plan task; a dry run reports the objects that a collection
-        would delete after the expiration (templated)
+    :param expiration: XCom of the expiration's plan task: a dry run then reports the deletions of a
+        collection after the expiration (templated)
     :param collect: whether to collect; if not, the next tasks are skipped (templated)
     :param mode: ``spark`` or ``local`` (templated)
     """
@@ -192,10 +192,10 @@ class IcechunkApproveOperator(ApproveOperator):
 
 
 class IcechunkCollectOperator(IcechunkSparkOperator):
-    """Delete the candidates and verify, after all unfinished steps before that.
+    """Run all unfinished steps, delete the candidates, and verify.
 
-    After a failure the task continues from its ledger. If the run needs an approval, it deletes nothing
-    without one, also after a manual success of the approval task.
+    After a failure the task continues from its ledger. A run that needs an approval deletes nothing without
+    one, even if a person marked the approval task as success.
     """
 
     step = "icechunk_collect"
@@ -244,7 +244,7 @@ class IcechunkSaveReportOperator(IcechunkOperator, ReportOperator):
 
 
 class IcechunkReleaseLeaseOperator(IcechunkOperator):
-    """Release the lease if this run still holds it, and stop the run's idle Spark application on this machine.
+    """Release the lease if this run holds it, and stop the run's idle Spark application on this machine.
 
     :param grant: XCom of the acquire task (templated)
     :param run_uri: folder of the collection; empty without one (templated)

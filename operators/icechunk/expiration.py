@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class IcechunkPlanExpirationOperator(IcechunkOperator):
     """Plan an expiration, and store the plan as data, text, diagram and page beside the repository. Changes nothing.
 
-    In scheduled and backfilled runs, durations count back from the end of the data interval: a late or
-    repeated run expires the same snapshots as a run in time, or fewer.
+    In scheduled and backfilled runs, durations count back from the end of the data interval, so a late or repeated run
+    expires no more snapshots than a run in time.
 
     :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values
         may be rendered text; an unknown name or invalid value fails the task before it changes anything
@@ -85,12 +85,12 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
 class IcechunkExpireOperator(IcechunkOperator):
     """Apply an expiration. Deletes no object.
 
-    The task plans again for the current state of the repository, with the plan's threshold, rule and flags.
+    The task makes the plan again for the current repository, with the same threshold, rule and flags.
 
     :param plan: XCom of the plan task (templated)
     :param lease: XCom of the acquire task; None acquires a lease for this task (templated)
-    :param exactly: refuse if the repository changed since the plan
-    :param report_only: dry run: change nothing (templated)
+    :param exactly: whether to refuse if the repository changed since the plan
+    :param report_only: whether this is a dry run, which changes nothing (templated)
     """
 
     template_fields: Sequence[str] = ("storage", "plan", "lease", "report_only")

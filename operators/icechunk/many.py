@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class IcechunkChooseRepositoriesOperator(BaseOperator):
     """Choose the repositories, each with the settings of its run.
 
-    Settings come from the Variable ``dredge_icechunk_schedules``, and from the Params for the rest. It is a
+    Settings come from the Variable ``dredge_icechunk_schedules``, and otherwise from the Params. A run is a
     dry run if either says so.
 
     :param which: settings of ``ManyConfig`` by name, such as ``{"storages": "s3://lake/*"}`` (templated)
@@ -64,14 +64,14 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
 def by_place(
     ours: Mapping[str, Mapping[str, Any]], conflicts: Mapping[str, str], options: StorageOptions
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return settings and conflicts by normalized location: ``s3a://lake/a`` is ``s3://lake/a``."""
+    """Return settings and conflicts by normalized location: ``s3a://lake/a`` equals ``s3://lake/a``."""
     found: dict[str, dict[str, Any]] = {}
     why_not = {place_of(uri, options): why for uri, why in conflicts.items()}
     for uri, settings in ours.items():
         place, own = place_of(uri, options), {name: settings[name] for name in settings if name != "storage"}
         if found.setdefault(place, own) != own:
             why_not[place] = (
-                f"the Variable {ICECHUNK_SCHEDULES} has two spellings of it with different settings"
+                f"the Variable {ICECHUNK_SCHEDULES} lists it in two spellings with different settings"
             )
     return found, why_not
 

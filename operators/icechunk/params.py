@@ -14,16 +14,14 @@ from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of
 
 ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
-"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of
-`icechunk_expiration`.
-"""
+"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of `icechunk_expiration`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IcechunkTaskSettings(SparkSettings):
-    """Params of tasks, beside the settings of expiration and collection."""
+    """Params of tasks, in addition to the settings of expiration and collection."""
 
-    collect: bool = setting("Collect", "Then delete unreachable objects.", default=True)
+    collect: bool = setting("Collect", "Delete unreachable objects after the expiration.", default=True)
     collect_mode: str = setting(
         "How to collect",
         "`spark`: on Spark. `local`: in the Airflow worker.",

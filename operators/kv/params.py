@@ -14,7 +14,7 @@ from dredge.trash.findings import TrashConfig, TrashRestoreConfig
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFSKVTaskSettings:
-    """Params of tasks, beside the cleaner's settings."""
+    """Params of tasks, in addition to the cleaner's settings."""
 
     kv_conn_id: str = setting(
         "Connection of the key-value store",

@@ -119,11 +119,11 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
         return ReadRate(self.checked.read_rate, self.segments)
 
     def holder(self, context: Context) -> str | None:
-        """Return the lease holder. It is the same for every try, so that a retry fences off a lost try."""
+        """Return the lease holder, the same for every try, so that a retry fences off a lost try."""
         return f"{self.dag_id} {context['run_id']} {self.task_id}" if "run_id" in context else None
 
     def linked(self, context: Context, run_id: str, figures: dict[str, Any]) -> dict[str, Any]:
-        """Push link, event, lineage and outlet events of a run; return its figures with the page."""
+        """Push link, event, lineage and outlet events of a run; return the run's figures and page."""
         page = f"{self.checked.state_uri.rstrip('/')}/runs/{run_id}/report.html"
         numbers = {name: value for name, value in figures.items() if type(value) is int}
         place, outcome = str(figures["location"]), str(figures.get("status", "dry_run"))
@@ -137,7 +137,7 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
 
 
 class LakeFSKVCheckTrashOperator(LakeFSKVTrashOperator, CheckOperator):
-    """Run the preflight of the cleaner if asked to, as `dredge trash check` does."""
+    """Run the preflight of the cleaner if ``check_only`` is set, as `dredge trash check` does."""
 
     template_fields: Sequence[str] = ("check_only", *LakeFSKVTrashOperator.template_fields)
 
@@ -150,9 +150,8 @@ class LakeFSKVCheckTrashOperator(LakeFSKVTrashOperator, CheckOperator):
 
 
 class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
-    """Scan a store, report trash, and store the unused rows for the next run. Removes nothing.
-
-    Returns figures and the run's id; its plan limits a later clean.
+    """Scan a store, report trash, and store the unused rows for the next run. Removes nothing. Returns
+    figures and the run's id; a later clean may be limited to this run's plan.
     """
 
     @reported
@@ -171,18 +170,18 @@ class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
             )
         for finding in report.findings:
             if finding.verdict == "report":
-                self.log.warning("needs a decision: %s: %s (%s)", finding.name, finding.why, finding.kind)
+                self.log.warning("to be decided: %s: %s (%s)", finding.name, finding.why, finding.kind)
         figures = report_figures("kv_scan_trash", report.figures(), report.plan.location)
         return self.linked(context, report.plan.run_id, figures)
 
 
 class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
-    """Remove trash that an earlier run found, after the grace; a dry run by default.
+    """Remove trash that an earlier run found at least the grace period ago; a dry run by default.
 
     The rows are first written to undo files in the state folder, for ``dredge trash restore``.
 
     :param planned: run id of a scan; the clean removes only rows of its plan; None for no limit (templated)
-    :param planned_digest: digest of that plan from the scan; empty accepts the plan as it is (templated)
+    :param planned_digest: digest of that plan from the scan; empty skips the check (templated)
     """
 
     template_fields: Sequence[str] = (*LakeFSKVTrashOperator.template_fields, "planned", "planned_digest")
@@ -200,7 +199,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
         from dredge.trash.steps import clean
 
         if self.planned == "":
-            raise ConfigError("there is no plan, because the scan failed; see its log. Nothing was removed.")
+            raise ConfigError("there is no plan, because the scan failed: see its log. Nothing was removed.")
         config = self.checked
         with self.connection.cleaner(self.rate) as store:
             report = clean(

@@ -38,7 +38,7 @@ class ReachesLakeFS:
     def open_run(self, run_uri: str) -> steps.Run:
         """Open a run with the server and the stores of the connections."""
         if not run_uri:
-            raise ConfigError("this run has no plan: an earlier task failed, see its log. Nothing was done.")
+            raise ConfigError("this run has no plan: see the log of the failed task. Nothing was done.")
         return steps.Run.open(run_uri, storage_options(self.aws_conn_id), self.hook.client)
 
 
@@ -68,7 +68,7 @@ class LakeFSStepMixin(LineageMixin):
     step: ClassVar[str]
 
     def report(self, run: steps.Run, summary: StepSummary) -> dict[str, Any]:
-        """Send lineage and metrics of the step, and return its counts."""
+        """Send the step's lineage and metrics, and return its counts."""
         plan = run.plan
         self.lineage = Lineage(plan.namespace, plan.repository, plan.run_id, dict(summary.counts))
         return report_metrics(self.step, summary, plan.repository)
@@ -91,7 +91,7 @@ class LakeFSRunOperator(LakeFSStepMixin, LakeFSOperator):
         """Run the step; None if this run skips it."""
 
     def variables(self) -> dict[str, str]:
-        """Return further environment variables of the step, with their secrets."""
+        """Return further environment variables for the step, including secrets."""
         return {}
 
     @reported
@@ -104,7 +104,7 @@ class LakeFSRunOperator(LakeFSStepMixin, LakeFSOperator):
 
 
 class LakeFSKVRunOperator(LakeFSRunOperator):
-    """Run a step in the worker that also reads lakeFS's key-value store.
+    """Run a step in the worker; the step also reads lakeFS's key-value store.
 
     :param kv_conn_id: connection of lakeFS's key-value store, as in the plan task (templated)
     """
@@ -121,7 +121,7 @@ class LakeFSKVRunOperator(LakeFSRunOperator):
 
 
 def find_few_rows(run: steps.Run, step: str, rows_min: int) -> int | None:
-    """Return the number of objects of a step if there are fewer than ``spark_rows_min``; None if not, or if unknown."""
+    """Return a step's number of objects if it is below ``spark_rows_min``; else, or if it is unknown, None."""
     rows = steps.rows_of(run, step) if rows_min else None
     return None if rows is None or rows >= rows_min else rows
 
@@ -161,7 +161,7 @@ class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
         return self.report(run, summary)
 
     def is_local(self, run: steps.Run) -> bool:
-        """Return whether the step runs in the worker: it takes less time than a start of Spark."""
+        """Return whether the step has so few objects that it runs in the worker, without Spark."""
         rows_min = int(self.spark_rows_min)
         rows = find_few_rows(run, self.step, rows_min)
         if rows is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class LakeFSChooseRepositoriesOperator(LakeFSOperator):
     """Choose the repositories of a server, each with the settings of its run.
 
-    Settings come from the Variable ``dredge_gc_schedules``, and from the Params for the rest. It is a dry run
+    Settings come from the Variable ``dredge_gc_schedules``, and otherwise from the Params. A run is a dry run
     if either says so.
 
     :param which: settings of ``ManyConfig`` by name, such as ``{"repositories": "team-*"}`` (templated)
@@ -60,14 +60,14 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
 _POLL_SECONDS = 30
 _CHECK_EVERY = timedelta(minutes=3)
 _WAITS_FOR = "waits_for"
-"""XCom: index of the awaited run."""
+"""XCom key: index of the run that the task waits for."""
 
 
 class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
     """Start the DAG run of each repository in turn, and wait for it in the triggerer.
 
-    A retry waits for the run that an earlier try started. Clearing the task repeats failed runs. A failed or
-    deleted run stops no other run; the task fails at its end. Returns the ids of the runs if all succeeded.
+    A retry waits for the run that an earlier try started. Clearing the task repeats failed runs. A failed run
+    does not stop the others; the task fails at its end. Returns the runs' ids if all succeeded.
 
     :param runs: ``conf`` and ``trigger_run_id`` of each run, the same in every try
 
@@ -100,15 +100,15 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
         return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
     def execute(self, context: Context) -> Any:
-        """Start the runs without a success in turn."""
+        """Start each run that has not succeeded yet in turn."""
         return self._go_on(context, 0)
 
     def execute_complete(self, context: Context, event: Any) -> Any:
-        """Check the awaited run, and continue."""
+        """Check the run that the task waited for, and continue with the next one."""
         return self._check(context, self._ids.index(event[1]["run_ids"][0]))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Continue; after a timeout check that the awaited run still exists."""
+        """Continue; after a timeout check that the run still exists."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:

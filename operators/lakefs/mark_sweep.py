@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LakeFSSliceListingOperator(LakeFSSparkOperator):
     """List the objects below ``data/`` of a repository's namespace.
 
-    The listing is complete before the next task starts: an object of a later upload is never a candidate.
+    The listing is complete before the next task starts, so an object uploaded later is never a candidate.
     """
 
     step = "slice_listing"
@@ -32,7 +32,7 @@ class LakeFSSliceListingOperator(LakeFSSparkOperator):
 class LakeFSMarkUncommittedOperator(LakeFSKVRunOperator):
     """Read the uncommitted addresses of a repository, from the server and from its key-value store if configured.
 
-    The task runs between listing and commits: an object moves from staging into a commit, never back.
+    The task runs before the commits are read: an object moves from staging into a commit, never back.
     """
 
     step = "mark_uncommitted"
@@ -60,7 +60,7 @@ class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
 
 
 class LakeFSCheckLimitsOperator(LakeFSRunOperator):
-    """Run the safety checks on the candidates. An exceeded limit fails the task; the run deletes nothing."""
+    """Run the safety checks on the candidates. The task fails if a limit is exceeded; nothing is deleted."""
 
     step = "check_limits"
 
@@ -90,8 +90,8 @@ class LakeFSApproveOperator(LakeFSOperator, ApproveOperator):
 class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
     """Check the candidates again, then delete them. A dry run only counts them.
 
-    The check reads staging and the commits since the mark, and refuses branch heads unknown to the mark.
-    After a failure the task continues from its ledger.
+    The check reads staging and the commits since the mark, and refuses branch heads that the mark has not
+    seen. After a failure the task continues from its ledger.
     """
 
     step = "bulk_delete"
@@ -102,7 +102,7 @@ class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
 
 
 class LakeFSVerifySweepOperator(LakeFSRunOperator):
-    """Check the absence of deleted objects and the presence of live ones. A dry run skips the check."""
+    """Check that deleted objects are absent and live ones present. A dry run skips the check."""
 
     step = "verify"
 

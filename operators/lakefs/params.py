@@ -17,19 +17,19 @@ from dredge.settings import setting, settings_of
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFSTaskSettings(SparkSettings):
-    """Params of tasks, beside the collector's settings."""
+    """Params of tasks, in addition to the collector's settings."""
 
     kv_conn_id: str | None = setting(
         "Connection of lakeFS's key-value store",
-        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging and commits are read from its records"
-        " (`live_source`), and no branch has to be asked about objects with the content of a candidate."
-        " Empty: only the server is asked.",
+        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. A run reads staging and commits from its records"
+        " (`live_source`), and needs no requests to branches for objects with the content of a candidate. Empty: a"
+        " run reads from the server only.",
         default=None,
     )
     spark_rows_min: int = setting(
-        "Rows from which Spark is used",
-        "A step on fewer objects runs in the Airflow worker, which takes less time than starting Spark (up to a GiB"
-        " of memory). 0: Spark is always used.",
+        "Minimum number of rows for Spark",
+        "A step with fewer objects runs in the Airflow worker, which takes less time than starting Spark (up to a"
+        " GiB of memory). 0: always Spark.",
         default=1_000_000,
         minimum=0,
     )

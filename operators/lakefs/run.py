@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from dredge.runs.preflight import Preflight
-    from dredge.storage import ObjectWriter
+    from dredge.storage import ObjectWriter, StorageOptions
 
 
 class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # type: ignore[misc]
-    """Run the preflight of a collection if asked to: the checks of `dredge gc check`, and a Spark job on executors.
+    """Run the preflight if ``check_only`` is set: the checks of `dredge gc check`, and a Spark job on executors.
 
     :param config: as for ``LakeFSPlanRunOperator`` (templated)
     :param kv_conn_id: connection of lakeFS's key-value store (templated)
@@ -99,8 +100,8 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
 
 
 class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
-    """Make the plan of a run: cutoff by the object store's clock, limits, mode; and create the run folder. Start Spark
-    if the next task needs it.
+    """Plan a run (cutoff by the object store's clock, limits, mode), and create the run folder. Start Spark if the next
+    task needs it.
 
     :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md
         lists them. Values may be rendered text; an unknown name or invalid value fails the task before it
@@ -140,12 +141,17 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
         self.lease = lease
         self.kv_conn_id = kv_conn_id
 
+    @cached_property
+    def options(self) -> StorageOptions:
+        """Access to the store."""
+        return storage_options(self.aws_conn_id)
+
     def checked(self, window: tuple[datetime, datetime] | None = None) -> steps.GCConfig:
         """Return the rendered settings as a config.
 
-        :param window: begin and end of the listed slices; None lists all slices without an earlier run
+        :param window: begin and end of the slices to list; None lists all slices not listed before
         """
-        config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
+        config = steps.GCConfig.from_params(self.config, self.options)
         if is_given(self.kv_conn_id):
             config = replace(config, read_kv=True)
         if window is not None:
@@ -157,11 +163,9 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
-        plan = steps.plan_run(
-            config, read_grant(self.lease), self.hook.client, storage_options(self.aws_conn_id)
-        )
+        plan = steps.plan_run(config, read_grant(self.lease), self.hook.client, self.options)
         self.run_uri = plan.run_uri
-        run = steps.Run.open(plan.run_uri, storage_options(self.aws_conn_id), self.hook.client, plan=plan)
+        run = steps.Run.open(plan.run_uri, self.options, self.hook.client, plan=plan)
         if find_few_rows(run, "slice_listing", int(self.spark_rows_min)) is None:
             self.begin_spark()
         return {
@@ -181,7 +185,7 @@ class LakeFSSaveReportOperator(LakeFSOperator, ReportOperator):
     """Write the report of a run and release its lease; see :class:`ReportOperator`.
 
     :param run_uri: folder of the run, from the plan task (templated)
-    :param repository: its name, for the event of a run without a plan (templated)
+    :param repository: name of the repository, for the event of a run without a plan (templated)
     """
 
     step, key = "save_report", "repository"
@@ -207,7 +211,7 @@ class LakeFSSaveReportOperator(LakeFSOperator, ReportOperator):
 
 
 class LakeFSReleaseLeaseOperator(LakeFSOperator):
-    """Release the lease if this run still holds it, and stop the run's idle Spark application on this machine.
+    """Release the lease if this run holds it, and stop the run's idle Spark application on this machine.
 
     :param grant: XCom of the acquire task (templated)
     :param run_uri: folder of the run; empty without a plan (templated)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from airflow_dredge.spark_jobs.archive import spark_home
+from airflow_dredge.spark_jobs.archive import ensure_archive, java_options, spark_home
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS, submit_conf
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
 
@@ -116,17 +116,12 @@ class SparkCluster:
         # Nothing leads to this environment's Python.
         environ = {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
         environ |= {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
+        environ["JAVA_TOOL_OPTIONS"] = java_options(ensure_archive())  # of executors, too
         with open(self.folder / f"{name}.log", "wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    command,
-                    cwd=self.folder,
-                    env=environ,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=environ, stdout=log, stderr=log, start_new_session=True
             )
+            self._processes.append(process)
 
     def __exit__(self, *exc: object) -> None:
         for process in reversed(self._processes):

@@ -78,6 +78,11 @@ def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(
     assert len(set(versions)) == len(versions)
 
 
+def test_code_is_found_wherever_the_package_lies() -> None:
+    folder = Path(compiled.kernels().decode._cache.cache_path)
+    assert folder.name == f"kernels-{compiled._source_hash()}"
+
+
 def test_after_a_cache_that_failed_all_kernels_are_imported_anew_and_their_types_kept() -> None:
     program = (
         "import sys; from dredge import compiled; from dredge.kernels import interface;"

@@ -47,7 +47,7 @@ from dredge.gc.retention import main_parent
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.gc.witness.record import Past
-from dredge.lakefs import Commit, Ref, Rules
+from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig, Watch, publish, watching
@@ -255,17 +255,17 @@ def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Ite
 
 def check_sharing(run: Run) -> frozenset[str]:
     """The folders below `data/` of other repositories; no object is deleted there."""
-    return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run))
+    return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run.client))
 
 
-def _namespaces(run: Run) -> dict[str, str]:
-    return {found.name: found.namespace for found in run.client.repositories()}
+def _namespaces(client: LakeFSClient) -> dict[str, str]:
+    return {found.name: found.namespace for found in client.repositories()}
 
 
 def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Referred] = ()) -> str | None:
     """Check the namespaces of all repositories against the folders known to the workers and the repositories read by
     the re-check; returns the reason to stop the round, or None."""
-    namespaces = _namespaces(run)
+    namespaces = _namespaces(run.client)
     try:
         new = refuse_sharing(run.plan.repository, run.plan.namespace, namespaces) - kept
         refer = find_referring(run.plan.config, namespaces)

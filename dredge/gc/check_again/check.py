@@ -27,6 +27,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite
+from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
@@ -89,7 +90,10 @@ def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) ->
     error that this run must end with, or None."""
     judged = [
         _Judged(
-            hits, explained(run, hits), _acknowledged(run, hits), [Restored(NOT_YET)] * hits.rows.num_rows
+            hits,
+            explained(run, hits),
+            _acknowledged(run.state, hits),
+            [Restored(NOT_YET)] * hits.rows.num_rows,
         )
         for hits in found.hits
     ]
@@ -147,12 +151,12 @@ class _Judged:
         return alarm_rows(self.hits.deletion.run_id, rows, became)
 
 
-def _acknowledged(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
+def _acknowledged(state: ObjectReader, hits: Hits) -> npt.NDArray[np.bool_]:
     found = np.zeros(hits.rows.num_rows, bool)
-    for alarm in alarms.read_alarms(run.state):
+    for alarm in alarms.read_alarms(state):
         if alarm.acknowledged is None or hits.deletion.run_id not in alarm.deleted_by:
             continue
-        rows = alarms.read_rows(run.state, alarm)
+        rows = alarms.read_rows(state, alarm)
         rows = rows.filter(pc.equal(rows["deleted_by"], hits.deletion.run_id))
         found |= pc.is_in(hits.rows["address"], rows["address"].combine_chunks()).to_numpy(
             zero_copy_only=False

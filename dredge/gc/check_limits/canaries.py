@@ -111,7 +111,9 @@ def _places(
     commits = list(dict.fromkeys(branch.commit_id for branch in branches))
     metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
     distinct = sorted({found for found in metaranges.values() if found})
-    ranges_of = dict(zip(distinct, _spread(lambda found: _ranges_of(run, found), distinct), strict=True))
+    ranges_of = dict(
+        zip(distinct, _spread(lambda found: _ranges_of(run.reader, found), distinct), strict=True)
+    )
     heads = [(branch, ranges_of.get(metaranges[branch.commit_id], ())) for branch in branches]
     chosen = [
         (branch, item)
@@ -119,7 +121,7 @@ def _places(
         if ranges
         for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
     ]
-    tables = _tables(run, [item for _, item in chosen], chance, sizes)
+    tables = _tables(run.reader, [item for _, item in chosen], chance, sizes)
     return [
         _Place(branch.id, _before_some_record(item, tables, chance).decode("utf-8", "ignore"), _FROM_A_PLACE)
         for branch, item in chosen
@@ -145,17 +147,17 @@ def _metarange_of(run: Run, commit_id: str) -> str:
         return ""
 
 
-def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
+def _ranges_of(reader: ObjectReader, metarange_id: str) -> tuple[RangeInfo, ...]:
     """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
-        return read_metarange(get_file(run.reader, metarange_id), key).ranges
+        return read_metarange(get_file(reader, metarange_id), key).ranges
     except (NotFoundError, FormatError):
         return ()
 
 
 def _tables(
-    run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
+    reader: ObjectReader, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
 ) -> dict[str, SeekableTable]:
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
@@ -166,7 +168,7 @@ def _tables(
             small.append(item.id)
     found = {}
     try:
-        for key, data in get_files(run.reader, small):
+        for key, data in get_files(reader, small):
             table = SeekableTable(data, key, RANGES)
             if table.count:
                 found[key.removeprefix(METADATA)] = table

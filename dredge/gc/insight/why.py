@@ -74,16 +74,10 @@ def why(
     policy: RetentionPolicy | None = None,
     requests_max: int = REQUESTS_MAX,
 ) -> Answer:
-    """Collect the reasons for keeping an object, or the run that deleted it.
-
-    Args:
-        run_root: folder of the runs; None is the repository's namespace.
-        access: lakeFS's key-value store; None asks the server about staging.
-        policy: of the runs; None takes the policy of the newest run.
-
-    Raises:
-        RefusedError: an unreadable history, or the key-value store of another server.
-    """
+    """Collect the reasons for keeping an object, or the run that deleted it. `run_root`: folder of the runs; None is
+    the repository's namespace. `access`: lakeFS's key-value store; None asks the server about staging. `policy`: of the
+    runs; None takes the policy of the newest run. Raises RefusedError: an unreadable history, or the key-value store of
+    another server."""
     root = run_root or target.namespace
     answer = Answer(target)
     with _failing(answer, STORE):

@@ -37,7 +37,7 @@ from dredge.gc.index.ranges import KeptSet
 from dredge.gc.mark_uncommitted import ReadCommits, RecordedCommits, StoreCheck, read_checked
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention import find_lines, main_parent, until_after
-from dredge.gc.run import Run
+from dredge.gc.run import Plan, Run
 from dredge.lakefs import QUESTIONS, Commit, LakeFSClient, Ref, Rules
 from dredge.storage.parallel import at_once, ordered_map
 
@@ -373,8 +373,8 @@ def find_active(
     dangling = _kept_by_dangling(run, found) if ask_dangling else {}
     kept = [
         *_by_own_walk(run, found, dangling),
-        *_by_tags(run, found.tags),
-        *_by_policy(run, branches, graph, warnings),
+        *_by_tags(run.plan, found.tags),
+        *_by_policy(run.plan, branches, graph, warnings),
     ]
     sources |= {item.name: set(item.commits) for item in kept}
     active = base.union(*(item.commits for item in kept if not item.paths))
@@ -408,14 +408,14 @@ def _by_own_walk(run: Run, found: Found, dangling: Graph) -> list[KeptSet]:
     return [KeptSet(OWN, "the server's walk over commits omitted them", frozenset(own))]
 
 
-def _by_tags(run: Run, tags: list[Ref]) -> list[KeptSet]:
-    if not run.plan.config.keep_tags:
+def _by_tags(plan: Plan, tags: list[Ref]) -> list[KeptSet]:
+    if not plan.config.keep_tags:
         return []
     return [KeptSet(TAGS, "a tag is at their commit", frozenset(tag.commit_id for tag in tags))]
 
 
-def _by_policy(run: Run, branches: list[Ref], graph: Graph, warnings: list[str]) -> list[KeptSet]:
-    policy = run.plan.config.policy
+def _by_policy(plan: Plan, branches: list[Ref], graph: Graph, warnings: list[str]) -> list[KeptSet]:
+    policy = plan.config.policy
     sets = []
     for keep in policy.keeps(branches, graph) if policy is not None else ():
         rule = keep.rule

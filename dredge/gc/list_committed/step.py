@@ -43,6 +43,7 @@ from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
+from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
@@ -173,18 +174,20 @@ def _read_history(
         active, heads, named, unnamed, ranges, index_read.result(), expired_read.result(), looked_at
     )
     if active.all_commits:
-        _take_in_all_files(run, record, history, base)
+        _take_in_all_files(run.reader, record, history, base)
     return history
 
 
-def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Base | None) -> None:
+def _take_in_all_files(
+    reader: ObjectReader, record: StepRecord, history: _History, base: Base | None
+) -> None:
     """Count every range file as active: without rules no commit expires, and that includes dangling commits."""
     ranges = history.ranges
     if base is not None and base.state.all_commits:
         then = base.ranges()
         unite_ranges(ranges, ((item, facts) for item, facts in then.items() if item not in ranges))
     read_before = [*history.metaranges, *ranges, *history.files]
-    files, names = find_range_files(run.reader, read_before)
+    files, names = find_range_files(reader, read_before)
     unite_ranges(ranges, files.items())
     history.files.update(name for name in names if name not in files)
     record.counts["range_files_looked_at"] = len(names)

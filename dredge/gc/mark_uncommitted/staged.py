@@ -28,6 +28,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.parts import read_parquet
 from dredge.runs.payload import Detail, NamedPart, NamedParts, PartInfo, StepOutput
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
+from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
 
@@ -164,7 +165,7 @@ def scan_server(run: Run, files: StagedFiles, deadline: float) -> ServerScan:
     scan = ServerScan()
     for token, page in _pages(run, deadline):
         _note_page(run, scan, token, page)
-    keys = _file_keys(run, scan)
+    keys = _file_keys(run.reader, scan)
     pieces = []
     for key, data in run.reader.get_many(keys):
         table = read_parquet(data)
@@ -196,14 +197,11 @@ def _note_page(run: Run, scan: ServerScan, token: str | None, page: UncommittedP
         scan.unsafe.append(skipped)
 
 
-def _file_keys(run: Run, scan: ServerScan) -> list[str]:
+def _file_keys(reader: ObjectReader, scan: ServerScan) -> list[str]:
     """Keys of all files in the folders of the answers, and in the default folder of the scan."""
     folders = scan.locations | {uncommitted_key(scan.server_run)}
     keys = [
-        key
-        for folder in sorted(folders)
-        for batch in run.reader.list(folder)
-        for key in batch["key"].to_pylist()
+        key for folder in sorted(folders) for batch in reader.list(folder) for key in batch["key"].to_pylist()
     ]
     with_rows = scan.pages - scan.empty_pages
     if len(keys) < with_rows:

@@ -53,17 +53,10 @@ def collect_metadata(
     access: KVAccess | None = None,
 ) -> StepSummary:
     """Find range and metarange files without a commit, restore files in use again, delete files after their wait.
-
-    Args:
-        holder: of the lease; None is this run alone.
-        access: lakeFS's key-value store; None reads the environment.
-
-    Raises:
-        LeaseHeldError: another run works on the repository.
-        ConfigError: the key-value store is not configured.
-        RefusedError: the store is another installation's, or a newer version of Dredge left the pending list.
-        UnavailableError: some files could not be deleted.
-    """
+    `holder`: of the lease; None is this run alone. `access`: lakeFS's key-value store; None reads the environment.
+    Raises LeaseHeldError: another run works on the repository; ConfigError: the key-value store is not configured;
+    RefusedError: the store is another installation's, or a newer version of Dredge left the pending list;
+    UnavailableError: some files could not be deleted."""
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
     name, namespace = config.repository, server.repository(config.repository).namespace
     state, place, asked = open_state(namespace, options), _runs_uri(namespace), to_json(config)

@@ -271,17 +271,10 @@ def report_metadata(
     min_age: timedelta,
     access: KVAccess | None = None,
 ) -> MetadataReport:
-    """Find range and metarange files without a commit. Changes no data.
-
-    Args:
-        now: the time, within minutes of the store's.
-        min_age: younger files are skipped.
-        access: lakeFS's key-value store; None reads only commits reachable from refs.
-
-    Raises:
-        RefusedError: the history is not readable to its root, the key-value store is another installation's, or the
-            namespace overlaps with another repository's, whose commits may use the files.
-    """
+    """Find range and metarange files without a commit. Changes no data. `now`: the time, within minutes of the store's.
+    `min_age`: younger files are skipped. `access`: lakeFS's key-value store; None reads only commits reachable from
+    refs. Raises RefusedError: the history is not readable to its root, the key-value store is another installation's,
+    or the namespace overlaps with another repository's, whose commits may use the files."""
     namespace = client.repository(repository).namespace
     check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})
     reader = open_reader(namespace)

@@ -264,7 +264,7 @@ def save_report(run: Run) -> StepSummary:
         with at_once() as ask:
             # A try asleep until the end of its run would renew the lease, with no task left to release it.
             newest = ask(attempt.check)
-            complete = _complete(run)
+            complete = _complete(run.folder)
         newest.result()
         return _end(run, attempt, complete)
 
@@ -296,14 +296,14 @@ def _end(run: Run, attempt: StepTry, complete: dict[str, StepSummary]) -> StepSu
     return summary
 
 
-def _complete(run: Run) -> dict[str, StepSummary]:
+def _complete(folder: RunFolder) -> dict[str, StepSummary]:
     """Read the summaries of all steps; {} if a step is not complete."""
     try:
-        run.folder.settle()
+        folder.settle()
     except DredgeError:
         log.exception("the result of a step was not written")
     try:
-        found = run.folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = folder.read_valid_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
     complete = {step: summary for step, summary in found.items() if summary is not None}

@@ -348,14 +348,14 @@ def _search_all(
         due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
         rows = known.find_due_parts(due.marked_at, due.cutoff)
         sources.append((replace(young, name="pending", run_uri=run.state.uri, due=due), rows))
-        sources.append((replace(young, name="dropped"), _let_go(run, base, record)))
+        sources.append((replace(young, name="dropped"), _let_go(run.folder, base, record)))
     return [result for source in sources for result in _search(run, runner, record, *source)]
 
 
-def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
+def _let_go(folder: RunFolder, base: Base, record: StepRecord) -> list[str]:
     """Ranges active in the earlier run and not now, and ranges with single paths kept then: policies change."""
     tables = [
-        run.folder.read_part(record.input(ListCommittedOutput).dropped, ["range_id"]),
+        folder.read_part(record.input(ListCommittedOutput).dropped, ["range_id"]),
         base.folder.read_part(base.state.path_ranges, ["range_id"]),
     ]
     return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})

@@ -41,6 +41,7 @@ from dredge.gc.witness.record import (
     write_record,
 )
 from dredge.lakefs import QUESTIONS, LakeFSClient, Repository
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.run import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
@@ -224,7 +225,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], p
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
     """Write the commits of a complete mark for the marks after it."""
     folder = run.folder
-    now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
+    now = pa.Table.from_pylist(list(_rows(run.folder, committed)), schema=COMMITS)
     carried = folder.read_part(committed.carried_commits)
     tables = folder.read_part(committed.opened_tables)
     write_record(run, committed, pa.concat_tables([now, carried]), tables)
@@ -267,13 +268,13 @@ def _write_parts(
     ]
 
 
-def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    active = run.folder.read_part(committed.commits)
+def _rows(folder: RunFolder, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
+    active = folder.read_part(committed.commits)
     branches: dict[str, list[str]] = defaultdict(list)
-    for row in run.folder.read_part(committed.branches).to_pylist():
+    for row in folder.read_part(committed.branches).to_pylist():
         branches[row["commit_id"]].append(row["branch"])
     metaranges = dict(zip(active["commit_id"].to_pylist(), active["metarange_id"].to_pylist(), strict=True))
-    for row in run.folder.read_part(committed.history).to_pylist():
+    for row in folder.read_part(committed.history).to_pylist():
         commit_id = row["commit_id"]
         is_active = metaranges.pop(commit_id, None) is not None
         yield {**row, "active": is_active, "branches": branches[commit_id]}

@@ -1,4 +1,4 @@
-"""Live objects without an object in the store, and the questions to the store about chunks that no listing shows.
+"""Find live objects missing from the store, and ask the store for unlisted chunks.
 
 A flipped bit in a manifest turns a chunk's id into another id. No object has the other id, and the true chunk looks
 like garbage. So an absent live object stops the run: either it was lost earlier, or the true object is among the
@@ -9,8 +9,8 @@ candidates. A listing of all chunks shows absent ones. Runs without it ask the s
                       chunks; if its bytes have no such MD5 either, the run asks for each new chunk
     with inventory    live chunks missing from the inventory
 
-The guard asks for each absent chunk once more, by a second read and another loop than the mark's, and reports a few
-with their array and coordinates. New chunks are also compared with the deletions of earlier runs (`check_again`).
+The guard checks each absent chunk again, with another loop than the mark's, and reports a few with array and
+coordinates. New chunks are also compared with the deletions of earlier runs (`check_again`).
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from dredge.storage.parallel import get_ahead, ordered_map
 from dredge.undo.deletions import Deletions
 
 ABSENT_MAX = 1000
-"""Limit of reported absent objects of a kind."""
+"""Maximum number of reported absent objects of a kind."""
 MANIFESTS_PER_TASK = 500
 MANIFESTS_READ_MAX = 20
 TIPS_READ_MAX = 32
@@ -52,8 +52,8 @@ PRESENT = ("chunks_present", "transactions_present")
 """Rules with only a warning in a dry run."""
 
 _WHAT_TO_DO = (
-    "They were lost earlier, or a damaged {file} has wrong ids and the true objects look unreachable: check the"
-    " examples with Icechunk. {repair} Until then {option} collects all kinds but {kind}"
+    "Either they were lost earlier, or a damaged {file} has wrong ids and the true objects look unreachable. Check"
+    " the examples with Icechunk. {repair} Until then set {option}: the run then deletes no {kind}"
 )
 
 type Mask = npt.NDArray[np.bool_]
@@ -61,8 +61,8 @@ type Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskResult:
-    """Answers of the store: asked chunks, those without an object and some of their ids in hexadecimal digits, the set
-    of all chunks without earlier counts (optimized runs), and whether the part of the index is damaged."""
+    """Result of a task: numbers of checked and of missing chunks, some missing ids in hexadecimal digits, the set of
+    all chunks without earlier counts (optimized runs), and whether the part of the index is damaged."""
 
     asked: int = 0
     missing: int = 0
@@ -100,8 +100,8 @@ def _record(record: StepRecord, answers: Sequence[AskResult]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTask:
-    """New manifests of a part of the index: tags of the files with unproved bytes by id ("" without a tag), and the
-    others' ids."""
+    """New manifests of a part of the index: ETags by id of the files with unproved bytes ("" without an ETag), and ids
+    of the proved files."""
 
     number: int
     index_part: PartInfo
@@ -136,8 +136,8 @@ def ask_for_chunks(run: WorkerRun, before: CountedSet, task: AskTask) -> AskResu
 def ask_for_new(
     run: Run, runner: TaskRunner, record: StepRecord, base: Base, unproved: Mapping[str, Sequence[str]]
 ) -> None:
-    """Check that the chunks of new live manifests exist, in a run without a listing; `unproved` is of `ListResult`, by
-    manifest."""
+    """Check that the chunks of new live manifests exist, in a run without a listing; `unproved` is that of
+    `ListResult`."""
     new: dict[str, list[str]] = json.loads(run.folder.read_bytes(record.input(MarkOutput).new_manifests))
     index = run.read_index() if new else ManifestIndex()
     by_part: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ def _check_complete(run: Run, index: ManifestIndex, mark: MarkOutput) -> None:
     if lacking := int((~contains(read, live)).sum()):
         raise FormatError(
             f"{run.state.uri}: parts of the index with {lacking:,} live manifests were damaged after the mark, so some"
-            " chunks outside the inventory are unchecked. Nothing was deleted. Start a new run: it reads them again."
+            " chunks outside the inventory were not checked. Nothing was deleted. Start a new run."
         )
 
 
@@ -236,7 +236,7 @@ class AbsentChunk:
         """Key, array and coordinates of the chunk."""
         where = ", ".join(map(str, self.coordinates))
         array = paths.get(self.node_id, f"node {self.node_id}")
-        return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
+        return f"{self.key} (chunk {where} of {array}, listed in {MANIFESTS}{self.manifest})"
 
 
 def check_absent(
@@ -285,7 +285,7 @@ def check_absent(
             file="repo info",
             kind="transaction logs",
             option="keep_transactions (--keep-transactions)",
-            repair="In the repo info they are logs of expired ancestors.",
+            repair="The repo info lists them as logs of expired ancestors.",
         ),
     )
 
@@ -293,7 +293,7 @@ def check_absent(
 def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do: str) -> Finding:
     rule = f"{kind}_present"
     named = "transaction logs" if kind == "transactions" else kind
-    text = f"live {named} without an object in the store: {count:,}"
+    text = f"live {named} missing from the store: {count:,}"
     if not count:
         return Finding(rule, "passed", count, 0, text)
     text += f", such as {'; '.join(examples)}" if examples else ""

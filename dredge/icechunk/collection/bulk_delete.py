@@ -1,14 +1,14 @@
 """Step bulk_delete: re-check, delete the candidates kind by kind, and settle the ledger.
 
-    approved, where the run must ask? → re-check
+    approved, if approval is required? → re-check
       → snapshots → transaction logs → manifests → chunks → old repo infos → settled ledger
 
 Commits after the mark are normal: their chunks are live or young, and the sweep subtracts the chunks of their manifests
 once more. A ref that reaches a candidate stops the sweep: in spec 1 a branch or a tag can be set to a released
 snapshot, and then the mark is wrong.
 
-Referring kinds go first, the next kind begins only if no deletion of the last kind failed, and a file that stays keeps
-the files that it refers to: wherever the sweep stops, no file refers to a deleted one.
+Referring kinds are deleted first, the next kind begins only if no deletion of the last kind failed, and a kept file
+keeps all files in its references. So at any stop of the sweep, no file refers to a deleted file.
 """
 
 import logging
@@ -83,12 +83,12 @@ def look_again(
         node: str | None = tip
         while node is not None and node not in marked and node not in new:
             if node in candidates:
-                return Changes(frozenset(new), f"{kind} {name}, which reaches {node}")
+                return Changes(frozenset(new), f"{kind} {name}, which reaches snapshot {node}")
             key = repository.SNAPSHOTS + node
             try:
                 parent = parse_snapshot(reader.get(key), key).parent_id
             except NotFoundError:
-                return Changes(frozenset(new), f"{kind} {name}, which reaches the missing {node}")
+                return Changes(frozenset(new), f"{kind} {name}, which reaches the missing snapshot {node}")
             new.add(node)
             node = parent
     return Changes(frozenset(new), None)
@@ -99,7 +99,7 @@ def _late_old_ref(
 ) -> str | None:
     for ref in read_old_refs(reader):
         if ref.tip not in marked and (ref.label, ref.tip) not in known:
-            return f"{ref.label} in refs/ at {ref.tip}, written by a program that still uses spec 1"
+            return f"{ref.label} in refs/ at snapshot {ref.tip}, written by a program that still uses spec 1"
     return None
 
 
@@ -122,7 +122,7 @@ def find_unnamed(
 def find_use(
     run: Run, marked: Collection[str], candidates: Collection[str], old_refs: Collection[tuple[str, str]] = ()
 ) -> str | None:
-    """Reason to stop a running sweep; None to continue. Raises as `look_again`."""
+    """Return the reason to stop a running sweep, None to continue. Raises as `look_again`."""
     return _in_use(run, look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs))
 
 
@@ -130,32 +130,31 @@ def _in_use(run: Run, changes: Changes) -> str | None:
     if changes.in_use_by is None:
         return None
     return (
-        f"run {run.plan.run_id}: a candidate snapshot is in use again by {changes.in_use_by}. The run deletes nothing"
-        " more. Start a new run."
+        f"run {run.plan.run_id}: a candidate snapshot is used again by {changes.in_use_by}. The run stopped deleting."
+        " Start a new run."
     )
 
 
 def error_of_stop(run: Run, watch: Watch) -> DredgeError:
-    """The error for a stopped sweep, from the driver's watch."""
+    """Make the error for a sweep that the driver's watch stopped."""
     if isinstance(watch.error, DredgeError):
         return watch.error
     if watch.error is None and watch.found is not None:
         return RefusedError(watch.found)
     why = (
-        "the sweep stopped, because the last check of the refs was too old."
+        "the sweep stopped because the last check of the refs was too old."
         if watch.error is None
         else f"refs could not be checked ({watch.error})."
     )
     return UnavailableError(
-        f"run {run.plan.run_id}: {why} The ledger has the deleted objects. Run the step again; it continues there."
+        f"run {run.plan.run_id}: {why} The ledger lists the deleted objects. Run the step again to continue."
     )
 
 
 def newly_live(
     reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
 ) -> dict[str, Hashes]:
-    """Read the ids that snapshots need, by kind of object: files of any kind may have ids in locations of virtual
-    chunks."""
+    """Read the ids that snapshots need, by kind of object: locations of virtual chunks may contain ids of any kind."""
     refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
     there = [node for node in sorted(unnamed) if exists(reader, repository.SNAPSHOTS + node)]
     more = refs_by_manifest(snapshot_rows(reader, there))
@@ -172,10 +171,10 @@ def newly_live(
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Re-check, then delete the candidates; a dry run only counts them. After an error, a second call continues at the
-    end of the ledger. Raises RefusedError: a guard did not pass, a person did not approve, the inputs do not belong
+    """Check the candidates again, then delete them; a dry run only counts them. After an error, another call continues
+    from the ledger. Raises RefusedError: a guard did not pass, a person did not approve, the inputs do not belong
     together, the mark is too old, or a candidate snapshot is in use again; LeaseHeldError: another run has taken over;
-    UnavailableError, ConfigError, PartialError: some objects could not be deleted, or none."""
+    UnavailableError, ConfigError, PartialError: not all objects could be deleted."""
     inputs: list[type[StepOutput]] = [
         *outputs.BulkDeleteOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, outputs.ApproveOutput),
@@ -193,7 +192,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         return
     asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
     if guards.verdict != "passed" and not asked:
-        raise RefusedError(f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted.")
+        raise RefusedError(f"run {run.plan.run_id}: a guard failed. Nothing was deleted.")
     approval_of(run, record, outputs.ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
@@ -305,7 +304,7 @@ def _delete_by_kind(
             raise error_of_stop(run, watch)
         kind = results[0].last
         if failed := sum(result.failed for result in results):
-            log.warning("%d %s could not be deleted; later kinds are not begun", failed, kind)
+            log.warning("%d %s could not be deleted, so no later kind is deleted", failed, kind)
             return
         # An object that stays (the store holds it, say) keeps the objects that it needs.
         if kind in NAMING and any(result.kept for result in results):
@@ -329,8 +328,8 @@ def _read_outcomes(run: Run, part: PartInfo) -> pa.Table:
 
 
 def settle(run: Run, record: StepRecord) -> DredgeError | None:
-    """Write the settled ledger (one row an object) and its figures; returns the error for failed deletions, None
-    without."""
+    """Write the settled ledger (one row an object) and its figures; returns the error for failed deletions, else
+    None."""
     totals: Counter[str] = Counter()
     failures: list[dict[str, str | None]] = []
     codes: set[str] = set()
@@ -363,6 +362,6 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     record.details["failures"] = failures
     text = (
         f"run {run.plan.run_id}: {record.counts['failed_objects']:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}); later kinds were not begun. The ledger has the deleted objects."
+        f" ({', '.join(sorted(codes))}); no later kind was deleted. The ledger lists the deleted objects."
     )
     return not_deleted(text, codes, record.counts["deleted_objects"])

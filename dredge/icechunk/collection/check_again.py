@@ -34,7 +34,7 @@ from dredge.undo.putting_back import Restored, Source, alarm_rows, bring_back
 
 log = logging.getLogger("dredge")
 
-_REASON = "live files need it, and a run had deleted it"
+_REASON = "an earlier run deleted it, and live files need it"
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
@@ -52,7 +52,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
-    """The keys of missing snapshots and manifests reachable from refs."""
+    """Return the keys of missing snapshots and manifests reachable from refs."""
     snapshots, manifests = (
         repository.list_names(reader, repository.SNAPSHOTS),
         repository.list_names(reader, repository.MANIFESTS),
@@ -84,8 +84,8 @@ def _named(reader: ObjectReader) -> list[str]:
 
 
 def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
-    """Do `work`; if it raises FormatError for a missing live file, first look for the file in the records of
-    deletions. Raises AlarmError: a run had deleted it."""
+    """Do `work`. If it raises FormatError for a missing live file, search the records of deletions for the file. Raises
+    AlarmError: a run had deleted it."""
     try:
         work()
     except FormatError:
@@ -136,7 +136,7 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
 
 def refuse_deleted_ids(run: Run, live: Sequence[PartInfo], records: Deletions | None = None) -> None:
     """Compare the chunks of live manifests with the deletions of earlier runs, for runs without a listing of chunks.
-    Raises AlarmError: a run had deleted a missing chunk; it was restored where possible."""
+    Raises AlarmError: an earlier run deleted a missing chunk; it was restored if possible."""
     named = unite_all(read_hashes(run.folder, part) for part in live)
     if not len(named):
         return
@@ -220,15 +220,15 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
 
 
 def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
-    """Open a run with deletions; ConfigError if there is none, if it deleted nothing, or if it is of another
-    repository, FormatError for damaged files."""
+    """Open a run with deletions. Raises ConfigError: there is no such run, it deleted nothing, or it collected another
+    repository; FormatError: its files are damaged."""
     plan = read_plan(run_uri, options)
     if plan.uri.rstrip("/") != uri.rstrip("/"):
-        raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
+        raise ConfigError(f"run {plan.run_id} collected {plan.uri}, not {uri}. Nothing was done.")
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
     output = None if plan.config.dry_run else folder.read_output(ListCandidatesOutput)
     if output is None:
-        why = "it was a dry run" if plan.config.dry_run else "it stopped before its candidates"
+        why = "it was a dry run" if plan.config.dry_run else "it stopped before it had candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
     parts = [part for kind in reversed(repository.FOLDERS) for part in output.candidates(kind)]
     return SweptRun(plan.undo.way, folder, parts, tuple(repository.FOLDERS.values()))

@@ -1,9 +1,8 @@
-"""Steps check_limits, the guards of a run with their findings in `guard.json`, and verify, which checks the absence of
-deleted objects and the presence of live ones.
+"""Steps check_limits and verify. check_limits runs the guards, with findings in `guard.json`; verify checks the absence
+of deleted objects and the presence of live ones.
 
-A canary is an object that refs need. The mark decodes manifests with its fast loop into numbers; here the other loop
-decodes ids, which are compared as names. A canary among the candidates shows that one of the two is wrong: the run
-stops.
+A canary is an object needed by refs. The mark decodes ids into numbers with its fast loop; here the other loop decodes
+them into names. A canary among the candidates proves an error in a loop, and stops the run.
 """
 
 import json
@@ -41,11 +40,11 @@ LOOKED_UP_MAX = 200
 CANARY_TIPS = 32
 MANIFESTS_PER_TIP = 4
 REFS_PER_MANIFEST_MAX = 2_000_000
-"""Manifests with more references are not read for canaries."""
+"""Maximum number of references in a manifest read for canaries."""
 
 
 def sample_canaries(run: Run, refs_max: int = REFS_PER_MANIFEST_MAX) -> list[str]:
-    """Keys needed by refs now: tips, some of their manifests, some of their chunks."""
+    """Return keys that refs need now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
     keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(CANARY_TIPS, len(tips)))]
@@ -80,7 +79,7 @@ def _find_canaries(run: Run) -> tuple[list[str], list[str]]:
 
 
 def canaries_among(run: Run, keys: Collection[str], candidates: outputs.ListCandidatesOutput) -> list[str]:
-    """The canaries among the candidates."""
+    """Return the canaries among the candidates."""
     wanted = pa.array(sorted(keys), pa.string())
     found: list[str] = []
     for kind in OBJECT_FOLDERS:
@@ -90,7 +89,7 @@ def canaries_among(run: Run, keys: Collection[str], candidates: outputs.ListCand
 
 
 def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
-    """Look up at most so many canaries in the store; return (existing, missing)."""
+    """Look up at most `most` canaries in the store; return (existing, missing)."""
     chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
     there = list(ordered_map(lambda key: exists(run.reader, key), chosen))
     present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
@@ -98,8 +97,8 @@ def split_canaries(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> 
 
 
 def check_limits(run: Run) -> StepSummary:
-    """Check all guards. Raises RefusedError: a guard refused the candidates; or they exceed a limit in a run that
-    deletes without approval."""
+    """Run all guards. Raises RefusedError: a guard refused the candidates, or they exceed a limit in a run that deletes
+    without approval."""
     return run.step(outputs.CheckLimitsOutput, lambda record: _check_limits(run, record))
 
 
@@ -111,7 +110,8 @@ def _check_limits(run: Run, record: StepRecord) -> None:
         leave_list(run, record)
     if unread := deletions.result().unread:
         record.warn(
-            f"{len(unread):,} records of deletions cannot be compared with live objects: {unread[max(unread)]}"
+            f"{len(unread):,} unreadable records of deletions were not compared with live objects:"
+            f" {unread[max(unread)]}"
         )
     candidates = record.input(outputs.ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
@@ -160,7 +160,7 @@ def _canaries(
     record.counts["canaries"] = len(sample)
     found = canaries_among(run, sample, candidates)
     example = f", such as {found[0]}" if found else ""
-    text = f"of {len(sample):,} objects that refs need are candidates{example}"
+    text = f"of {len(sample):,} sampled objects that refs need are candidates{example}"
     return _must("canaries", not found, len(found), 0, text)
 
 
@@ -180,8 +180,8 @@ def _must(
 
 
 def leave_record(run: Run, record: StepRecord) -> None:
-    """Replace the record of the last mark with this run's record. Raises ConflictError: another run has replaced it
-    since this run's mark; LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over."""
+    """Replace the last mark's record with this run's record. Raises ConflictError: another run replaced the record
+    after this run's mark; LeaseHeldError, OvertakenError: another run, or a later try of the step, has taken over."""
     mark = record.input(outputs.MarkOutput)
     if mark.known is None:
         return
@@ -212,7 +212,7 @@ _LISTED = ("snapshots", "manifests")
 
 
 def verify(run: Run) -> StepSummary:
-    """Check a sample of deleted objects, all live snapshots and manifests, and chunks of all refs."""
+    """Check that sampled deleted objects are absent, and live snapshots, live manifests and sampled chunks exist."""
     listed = Ahead(lambda _: [*ordered_map(partial(read_listed, run.reader), _LISTED, len(_LISTED))])
     return run.step(outputs.VerifyOutput, lambda record: _verify(run, record, listed), ahead=listed)
 
@@ -226,8 +226,8 @@ def _verify(run: Run, record: StepRecord, listed: Ahead[list[Hashes]]) -> None:
     if problems:
         record.status = "partial"
         record.error = FormatError(
-            f"run {run.plan.run_id}: {'; '.join(problems)}. Read the ledger of {run.folder.uri} before the"
-            " next deletion."
+            f"run {run.plan.run_id}: {'; '.join(problems)}. Read the ledger in {run.folder.uri} before you start a run"
+            " that deletes."
         )
 
 
@@ -235,7 +235,7 @@ def _lost(run: Run, record: StepRecord, kind: str, names: Hashes) -> Iterator[st
     live = read_hashes(run.folder, record.input(outputs.MarkOutput).live(kind))
     record.counts[f"live_{kind}"] = len(live)
     if absent := int((~contains(names, live)).sum()):
-        yield f"{absent} live {kind} are not in the store"
+        yield f"{absent} live {kind} are missing from the store"
 
 
 def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
     _, gone = split_canaries(run, sample)
     record.counts["canaries"] = len(sample)
     if gone:
-        yield f"{len(gone)} objects that refs need have disappeared since the guards' check, such as {gone[0]}"
+        yield f"{len(gone)} objects that refs need disappeared after the guards ran, such as {gone[0]}"
 
 
 def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
@@ -257,4 +257,4 @@ def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
     there = ordered_map(lambda key: exists(run.reader, key), keys)
     left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
     if left:
-        yield f"{len(left)} deleted objects are still there, such as {left[0]}"
+        yield f"{len(left)} deleted objects are still in the store, such as {left[0]}"

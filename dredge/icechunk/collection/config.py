@@ -13,7 +13,7 @@ from dredge.undo.ways import PurgeConfig, RestoreConfig
 
 MIN_AGE_DEFAULT = 168.0  # hours
 MIN_AGE_HOURS = 24.0
-"""Writers store a chunk before its commit: the age must exceed the longest writing session."""
+"""Writers store a chunk before its commit, so the minimum age must exceed the longest writing session."""
 
 REASONS = ("unreachable", "overwritten")
 _URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
@@ -38,7 +38,7 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes with effect on speed and memory only."""
+    """Sizes that affect only speed and memory."""
 
     snapshots_per_task: int = 5_000
     refs_per_task: int = 4_000_000  # chunk references that a task decodes
@@ -84,41 +84,41 @@ class CollectConfig(shared.CollectionSettings, Settings):
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
     keep_lost_days: float = setting(
         "Days that lost snapshots are kept",
-        "A ref's tip that became unreachable without an expiration is kept this long; so is a younger"
-        " snapshot file without a reference. Refs may have been restored from a backup, or a commit may be"
-        " in progress.",
+        "Snapshots that became unreachable without an expiration are kept this long, because refs may have been"
+        " restored from a backup; so are new snapshot files without a reference, because a commit may be in"
+        " progress.",
         default=30.0,
         minimum=0,
         maximum=DAYS_MAX,
     )
     keep_old_refs: bool = setting(
         "Keep snapshots of old refs",
-        "Spec 2: keeps everything that files in `refs/` reach, which an upgrade left beside `repo`. Off:"
-        " those objects are garbage unless the repo info lists them.",
+        "Spec 2: an upgrade leaves files in `refs/`. On: every object that they reach is kept. Off: those objects"
+        " are garbage unless the repo info lists them.",
         default=True,
     )
     overwritten_min_age_hours: float | None = setting(
         "Age of old repo infos in hours",
-        "Spec 2: also delete older copies of the repo info that are in neither its chain nor its log. Empty:"
-        " keep them.",
+        "Spec 2: also delete copies of the repo info older than this, unless the operations log needs them. Empty:"
+        " keep all copies.",
         default=None,
         minimum=0,
         maximum=HOURS_MAX,
     )
     keep_chunks: bool = setting(
         "Keep all chunks",
-        "Delete no chunk. For a repository with missing live chunks, which stop every other run.",
+        "Delete no chunk. For a repository with missing live chunks: a run without this setting refuses to delete.",
         default=False,
     )
     keep_transactions: bool = setting(
         "Keep all transaction logs",
-        "Delete no transaction log. For a repository with missing logs that its repo info lists.",
+        "Delete no transaction log. For a repository whose repo info lists missing logs.",
         default=False,
     )
     referring_repositories: str | None = setting(
         "Referring repositories",
-        "URIs of Icechunk repositories, separated by commas, whose virtual chunks point into this one. All their"
-        " manifests are read, also unreachable ones, and the objects that they name are kept. Empty: none.",
+        "URIs of Icechunk repositories, separated by commas, whose virtual chunks refer to objects of this one. The"
+        " objects are kept: a run reads all manifests there, even unreachable ones. Empty: none.",
         default=None,
     )
     inventory: str | None = shared.inventory_setting("chunks")
@@ -145,7 +145,7 @@ class CollectConfig(shared.CollectionSettings, Settings):
         check_settings(self, without=self.replaced)
         if self.after is not None and not self.dry_run:
             raise ConfigError(
-                "after is for dry runs: a run that deletes works on the repository as it is. Apply the expiration first"
+                "only a dry run can assume an expiration (after). Apply the expiration, then collect"
             )
 
     @property
@@ -160,7 +160,7 @@ class CollectConfig(shared.CollectionSettings, Settings):
         return tuple(uri.strip() for uri in (self.referring_repositories or "").split(",") if uri.strip())
 
     def grace(self, undo: str, spec_version: int) -> timedelta:
-        """Wait between finding garbage and deleting it, by different runs."""
+        """Minimum time between the run that finds garbage and the run that deletes it."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
         return choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
@@ -178,15 +178,15 @@ class IcechunkRestoreConfig(RestoreConfig):
 
     repository: str = setting("Repository", _URI, name="storage")
     prefix: str | None = setting(
-        "Prefix", "Objects whose key begins like this, such as `chunks/`. Empty: any.", default=None
+        "Prefix", "Prefix of the objects' keys, such as `chunks/`. Empty: any.", default=None
     )
     reason: str | None = setting(
-        "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
+        "Reason", "Reason of the deletion. Empty: any.", default=None, choices=REASONS
     )
     expiration: bool = setting(
         "Expiration",
-        "The run is an expiration: put the repo info from before it back (spec 2). Refused when other operations"
-        " followed.",
+        "The run is an expiration: restore the repo info from before the expiration (spec 2). Refused if other"
+        " operations followed.",
         default=False,
     )
 
@@ -197,7 +197,7 @@ class IcechunkRestoreConfig(RestoreConfig):
         check_settings(self)
         if self.everything or self.prefix or self.address or self.reason:
             raise ConfigError(
-                "expiration and a selection of objects exclude each other. Nothing was restored."
+                "an expiration is restored as a whole, without a selection of objects. Nothing was restored."
             )
 
 

@@ -24,9 +24,9 @@ from dredge.undo.ways import QUARANTINE
 
 ALIVE_CODE = "alive_again"
 NAMING = frozenset({"snapshots", "manifests"})
-"""Kinds with references to later kinds."""
+"""Kinds with references to objects of later kinds."""
 NAMED_BY_KEPT = "named_by_kept"
-"""Code of an object that a kept file refers to; the store holds that file, or it could not be copied."""
+"""Code of an object kept because a kept file refers to it. That file is held by the store, or could not be copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class DeleteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTask:
-    """Kinds in the order of deletion, and parts of candidates of each; `needed` has the names of the copies of the repo
-    info that the operations log needs now."""
+    """Kinds in the order of deletion, each with parts of its candidates; `needed` has the names of the copies of the
+    repo info that the operations log needs now."""
 
     kinds: list[str]  # a payload keeps no order of keys
     parts: dict[str, list[PartInfo]]
@@ -55,7 +55,7 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """The last kind that was begun, and its failed and kept objects; `stopped` if the gate closed before the end."""
+    """The last kind begun, with its failed and kept objects; `stopped` if the gate closed before the end."""
 
     last: str
     stopped: bool
@@ -65,7 +65,7 @@ class DeleteResult:
 
 @partition_function
 def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> DeleteResult:
-    """Delete the candidates of some parts, except live ones and those done in an earlier try. Raises FormatError: a
+    """Delete the candidates of some parts, except live ones and those of an earlier try. Raises FormatError: a
     candidate is outside the folder of its kind; LeaseHeldError, OvertakenError: another run, or a later try of the
     sweep, has taken over."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)

@@ -58,7 +58,7 @@ log = logging.getLogger("dredge")
 PARTS = "index/parts"
 HEADS = "index/heads"
 FORMAT = 3
-"""Rises when files are read more strictly: parts of an earlier format are read again."""
+"""Version of the index. It rises when files are read more strictly; parts of an earlier version are read again."""
 READ_AGAIN = (
     "remove the folder _dredge/index of the repository while no run is active, and start a clean run (not a dry run),"
     " which reads all files again"
@@ -67,7 +67,7 @@ _ID_BYTES = 8
 
 
 def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
-    """Make the error for a manifest with other chunks than in the index."""
+    """Make the error for a manifest whose chunks differ from the index."""
     return FormatError(
         f"{manifest_uri} has other chunks than {state_uri}/index recorded: it was damaged, in the store or in transit,"
         f" when an earlier run read it. Nothing was deleted. Remove the folder {state_uri}/index; then the next run"
@@ -98,13 +98,13 @@ class ManifestIndex:
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
-        """Read all heads; a damaged head is left out."""
+        """Read all heads; damaged heads are ignored."""
         index = cls()
         names = sorted((info.key for info in state.list_level(f"{HEADS}/").objects), reverse=True)
         values: dict[str, Mapping[str, Any]] = {}
         for name, data in state.get_many(names):  # run ids sort newest first
             if hashlib.sha256(data).hexdigest() != name.removesuffix(".json").rpartition("-")[2]:
-                log.warning("%s/%s has another digest than in its name and is left out", state.uri, name)
+                log.warning("index head %s/%s is ignored: its digest differs from its name", state.uri, name)
                 index.unread_heads.add(name)
                 continue
             values[name] = json.loads(data)
@@ -138,8 +138,8 @@ class ManifestIndex:
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
         replaces: Sequence[str] = (),
     ) -> None:
-        """Write a head for new parts, of manifests with their ids; equal parts get an equal head. `label` is the prefix
-        of its name, `replaces` are the heads that it replaces."""
+        """Write a head for new parts; parts of manifests come with the manifests' ids. Equal parts get an equal head.
+        `label` is the prefix of the head's name, `replaces` are the heads that it replaces."""
         if not snapshots and not manifests and not replaces:
             return
         value: dict[str, Any] = {
@@ -169,19 +169,19 @@ class ManifestIndex:
         self.manifests_of.pop(name, None)
 
     def snapshots(self, state: ObjectReader, seen: Collection[str] = ()) -> dict[str, SnapshotRow]:
-        """Read every snapshot of the index except in the parts `seen`; a damaged part is left out."""
+        """Read every snapshot of the index, except in the parts `seen` and in damaged parts."""
         found: dict[str, SnapshotRow] = {}
         parts = [part for part in self.snapshot_parts if part.name not in seen]
         for part, rows in zip(parts, ordered_map(partial(_rows_or_error, state), parts, 16), strict=True):
             if isinstance(rows, DredgeError):
-                log.warning("the index's part %s is left out: %s", part.name, rows)
+                log.warning("index part %s is ignored: %s", part.name, rows)
                 continue
             found = unite_rows([*found.values(), *rows])
         return found
 
 
 def unite_rows(rows: Iterable[SnapshotRow]) -> dict[str, SnapshotRow]:
-    """Collect rows by snapshot; of several rows, all manifests are live."""
+    """Merge rows by snapshot: a snapshot with several rows gets the manifests of all of them."""
     found: dict[str, SnapshotRow] = {}
     for row in rows:
         known = found.setdefault(row.snapshot, row)
@@ -223,7 +223,7 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
     """Read a part of snapshots; raises FormatError for a damaged part."""
     rows = rows_of(read_parquet(_get(state, part)))
     if len(rows) != part.rows:
-        raise FormatError(f"{part.name} has {len(rows)} rows, {part.rows} were written")
+        raise FormatError(f"index part {part.name} has {len(rows)} rows instead of {part.rows}")
     return rows
 
 
@@ -254,10 +254,10 @@ def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, N
         ]
         values = np.frombuffer(data, "<u8", offset=start).astype(np.uint64, copy=False)
     except (ValueError, TypeError):
-        raise FormatError(f"{part.name} is not a part of a manifest index") from None
+        raise FormatError(f"{part.name} is not a part of the manifest index") from None
     ends = list(itertools.accumulate(native + more for _, native, more in names))
     if len(names) != part.rows or (ends[-1] if ends else 0) != len(values):
-        raise FormatError(f"{part.name} does not have the rows that were written")
+        raise FormatError(f"index part {part.name} differs from the written rows")
     return [
         (name, NamedChunks(values[end - native - more : end - more], values[end - more : end]))
         for (name, native, more), end in zip(names, ends, strict=True)
@@ -278,7 +278,7 @@ def _get(state: ObjectReader, part: PartInfo) -> bytes:
 
 
 def cache_uri(state: ObjectReader) -> str:
-    """The URI of the cache of small parts, whose names are written once."""
+    """Return the URI of the cache for small parts; a part's name is never written twice."""
     return f"{state.uri}/{PARTS}"
 
 
@@ -311,9 +311,9 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
         for manifest, count in zip(row.manifests, row.refs, strict=True):
             if found.setdefault(manifest, count) != count:
                 raise FormatError(
-                    f"{SNAPSHOTS}{row.snapshot} or another snapshot is damaged: manifest {manifest} has {count} chunk"
-                    f" references in one and {found[manifest]} in the other. Nothing was deleted. Check them with"
-                    f" Icechunk; if they are intact, {READ_AGAIN}."
+                    f"{SNAPSHOTS}{row.snapshot} states {count} chunk references for manifest {manifest}, another"
+                    f" snapshot {found[manifest]}: one of the two is damaged. Nothing was deleted. Check the snapshots"
+                    f" with Icechunk; if both are intact, {READ_AGAIN}."
                 )
     return found
 
@@ -344,15 +344,14 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
         yield
     except NotFoundError as error:
         raise FormatError(
-            f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
-            " restore the file, or delete the refs that need it. If Icechunk finds no snapshot that needs it, the index"
-            f" is damaged: {READ_AGAIN}."
+            f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. Restore the file, or delete the refs"
+            f" that need it. If Icechunk finds no snapshot that needs it, the index is damaged: {READ_AGAIN}."
         ) from None
 
 
 def estimate(reader: ObjectReader, plan: ExpirationPlan, min_age: timedelta, now: datetime) -> Freed:
-    """Count unreachable objects after an applied plan; those younger than `min_age` are kept for now. Costs as much as
-    a dry run."""
+    """Count the objects that a plan, once applied, makes unreachable; objects younger than `min_age` count separately.
+    Costs as much as a dry run."""
     live, cutoff = live_ids(reader, plan.after), now - min_age
     counts, youngest = Counter[str](), cutoff
     for kind, prefix in OBJECT_FOLDERS.items():
@@ -386,13 +385,13 @@ def read_listed(reader: ObjectReader, kind: str) -> Hashes:
 
 
 def live_ids(reader: ObjectReader, history: History) -> Mapping[str, Hashes]:
-    """Read the live ids of a history by kind; spec 2 counts every listed snapshot."""
+    """Read the live ids of a history by kind; on spec 2 every listed snapshot is live."""
     named, virtual = named_ids(reader, history)
     return {kind: unite([ids, virtual]) for kind, ids in named.items()}
 
 
 def named_ids(reader: ObjectReader, history: History) -> tuple[Mapping[str, Hashes], Hashes]:
-    """Read the ids in the files of a history by kind, and those in locations of virtual chunks."""
+    """Read the ids in the files of a history by kind, including ids in locations of virtual chunks."""
     live = history.live()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
     of_virtual: list[Hashes] = []

@@ -19,7 +19,7 @@ from dredge.sets.hashes import Hashes
 from dredge.sets.live import CountedSet
 
 COUNTED = "counted"
-"""Folder of counts, beside lease and index: outside run folders, because later runs build on them."""
+"""Folder of counts, beside lease and index. Counts are outside run folders because later runs build on them."""
 _CHUNKS = "chunks-"
 _VIRTUAL = "virtual-"
 
@@ -39,27 +39,27 @@ class MarkOutput(StepOutput):
     pruned = NamedPart("pruned.ids")
     """Set of the transaction logs in the repo info of spec 2 only."""
     virtual = NamedPart("virtual.ids")
-    """Set of all ids in locations of virtual chunks, perhaps with some since the last clean run: files of any kind may
-    have them."""
+    """Set of all ids in locations of virtual chunks, which may be ids of any kind; it may include ids since the last
+    clean run."""
     kept_manifests = NamedPart("kept-manifests.json")
     """Manifests of kept, unreachable snapshots only: a JSON list of ids."""
     snapshot_rows = NamedPart("snapshots.parquet")
-    """Rows of the live snapshots, for the next run (`run.SNAPSHOTS`)."""
+    """Rows of the live snapshots for the next run; schema `run.SNAPSHOTS`."""
     new_manifests = NamedPart("new-manifests.json")
-    """Live manifests without counts in the base (optimized runs): a JSON object by id, of the MD5 of the bytes that
-    this run read ("" for an earlier read), and the name of the part of the index with the counted chunks."""
+    """Live manifests without counts in the base (optimized runs): a JSON object by id, with the MD5 of the bytes that
+    this run read ("" if an earlier run read them), and the name of the index part with the counted chunks."""
     snapshot_names = NamedPart("snapshots.json")
-    """Names of the live snapshots; see `read_live_snapshots`."""
+    """Ids of the live snapshots; see `read_live_snapshots`."""
     chunk_bits: Detail[int] = Detail("chunk_bits")
-    """The first so many bits of a chunk's id are its shard."""
+    """Number of first bits of a chunk's id that select its shard."""
     counted: Detail[CountedSet | None] = Detail("counted", CountedSet, None)
-    """Number of live manifests by chunk, in the folder of lease and index; None in the dry run of a clean run."""
+    """Number of live manifests by chunk, in the folder of lease and index; None in a clean dry run."""
     known_etag: Detail[str | None] = Detail("known_etag", default=None)
     """Tag of the last mark's record; None if missing."""
     known_is_damaged: Detail[bool] = Detail("known_is_damaged", default=False)
     """Whether the last mark's record cannot be used."""
     young_until: Detail[datetime | None] = Detail("young_until", datetime, None)
-    """When the last unneeded young snapshot reaches the minimum age; None without one."""
+    """Time when the last unneeded young snapshot reaches the minimum age; None without one."""
     seen: Detail[list[str]] = Detail("seen")
     """Names of the parts of the index with snapshots read by this run."""
 
@@ -69,7 +69,7 @@ class MarkOutput(StepOutput):
 
     @property
     def chunk_shards(self) -> list[list[PartInfo]]:
-        """Sets of live chunks, by shard. Chunks in locations of virtual chunks only (`is_virtual`) may not exist."""
+        """Sets of live chunks, by shard. Ids only in locations of virtual chunks (`is_virtual`) may have no object."""
         shards: list[list[PartInfo]] = [[] for _ in range(1 << self.chunk_bits)]
         for part in [*self.parts(_CHUNKS), *self.virtual_chunks]:
             shards[int(part.name.removesuffix(".ids").rpartition("-")[2])].append(part)
@@ -98,7 +98,7 @@ class MarkOutput(StepOutput):
 
 
 def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
-    """Name of a set of live chunks, relative to the run's folder: of native chunks, or of ids in virtual locations."""
+    """Return the name of a set of native chunks or of ids in virtual locations, relative to the run's folder."""
     return f"{MarkOutput.STEP}/{_CHUNKS if is_native else _VIRTUAL}{task:05d}-{shard:04d}.ids"
 
 
@@ -118,9 +118,9 @@ class ListCandidatesOutput(StepOutput):
     STEP = "list_candidates"
     INPUTS = (MarkOutput,)
     pending: Detail[dict[str, Any]] = Detail("pending")
-    """Figures of the pending list after this run (`dredge.runs.pending.rows`)."""
+    """Figures of the pending list after this run; see `dredge.runs.pending.rows`."""
     waits_anew: Detail[str] = Detail("waits_anew", default="")
-    """Reason why all garbage begins a new wait; "" otherwise."""
+    """Reason why all garbage waits again from this run on; "" otherwise."""
     drift: Detail[dict[str, Any] | None] = Detail("drift", default=None)
     """Objects missed by optimized runs; None if unknown."""
 
@@ -143,7 +143,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def written_and_counted(self) -> dict[str, tuple[int, int]]:
-        """Written rows and counted candidates, by kind; the numbers must be equal."""
+        """Numbers of written rows and of counted candidates by kind; both must be equal."""
         return {
             kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
             for kind in OBJECT_FOLDERS
@@ -151,7 +151,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def pending_list(self) -> tuple[PendingList | None, str | None]:
-        """The new pending list without its time, and the tag of the old pointer; None in a report on a planned
+        """The new pending list without its time, and the ETag of the old pointer; None in a report on a planned
         expiration."""
         found, etag = self.summary.details.get("pending_list", (None, None))
         return None if found is None else from_json(PendingList, found), etag
@@ -163,7 +163,7 @@ class ListCandidatesOutput(StepOutput):
 
     @property
     def outside(self) -> list[PartInfo]:
-        """Set of the ids in the stored configuration and in referring repositories."""
+        """Set of the ids in the repository's configuration and in referring repositories."""
         return self.parts(OUTSIDE)
 
     @property

@@ -7,8 +7,8 @@
     parts of the pending list            of earlier lists, a week old
     pins                                 ended a week ago, and hashes of a crashed restore without their pin
 
-Files of a version of the state that was the newest at any time in the last week stay (`dredge.runs.cleanup`). The
-index has the manifests of the newest version; if it lacks manifests of older versions, some garbage only stays longer.
+Files of each version of the state used in the last week are kept (`dredge.runs.cleanup`). The index has the manifests
+of the newest version; manifests missing for older versions only keep garbage longer.
 
 A run removes folders only if their plan proves that they are runs of this repository, and if they are in `_dredge/`;
 folders with copies of deleted objects stay until a purge. The plan is removed last, so the next run finds the rest of
@@ -60,7 +60,7 @@ _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOT
 
 log = logging.getLogger("dredge")
 PART_IDS = 2_000_000
-"""Ids in a part of manifests, about."""
+"""Approximate number of ids in a part of manifests."""
 _SMALL_BYTES = PART_IDS * 8 // 4
 
 
@@ -70,8 +70,8 @@ def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFil
 
 
 def is_own_file(key: str) -> bool:
-    """Whether a key below `_dredge/` is a removable own file: not an object of the repository, not the lease, and not a
-    pointer to the state or the pending list."""
+    """Return whether a key is that of a removable own file below `_dredge/`. The lease and the pointers to the state
+    and the pending list are not removable."""
     if not is_plain(key):
         return False
     of_id = _OF_ID.fullmatch(key)
@@ -86,8 +86,8 @@ def clean_up(run: Run, superseded: Callable[[], cleanup.Superseded]) -> None:
 
 
 def find_superseded(run: Run) -> cleanup.Superseded:
-    """Find unneeded files; none if `keep_runs_days` is empty. Read-only. Raises RefusedError: the store's clock and
-    this machine's differ too much; DredgeError: the state, the index or a listing cannot be read."""
+    """Find unneeded own files; none if `keep_runs_days` is empty. Read-only. Raises RefusedError: the clocks of the
+    store and this machine differ too much; DredgeError: the state, the index or a listing cannot be read."""
     if run.plan.config.keep_runs_days is None:
         return cleanup.Superseded()
     now = run.store_now()
@@ -155,8 +155,8 @@ def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
 
 
 def compact_index(run: Run, version: Version) -> int:
-    """Unite small parts of the index and forget unneeded parts, if worthwhile; returns the number of replaced parts.
-    Raises DredgeError: the state or the index could not be read or written; the index is unchanged."""
+    """Merge small parts of the index and forget unneeded parts, if worthwhile; returns the number of replaced parts.
+    Raises DredgeError: the state or the index could not be read or written, and the index is unchanged."""
     index = run.read_index()
     base = open_base(version, run.state, run.options)
     rows = base.rows
@@ -181,7 +181,7 @@ def compact_index(run: Run, version: Version) -> int:
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)
     index.add(run.state, label, [snapshots], [*kept, *written], sorted(replaces))
-    log.info("index: of %d parts of manifests %d were united into %d", len(wanted), len(going), len(written))
+    log.info("index: of %d parts of manifests %d were merged into %d", len(wanted), len(going), len(written))
     return len(going)
 
 
@@ -225,8 +225,8 @@ def _batches(
 
 
 def keep_small(run: Run, version: Version) -> None:
-    """As `compact_index`, but an error is only logged, because a large index is only slow."""
+    """Compact the index; an error is only logged, because an uncompacted index is only slower."""
     try:
         compact_index(run, version)
     except DredgeError as error:
-        log.warning("the index was not compacted; a later run compacts it: %s", error)
+        log.warning("the index was not compacted, a later run will: %s", error)

@@ -1,16 +1,16 @@
-"""Objects kept without a live snapshot: pinned ones, those of other repositories' virtual chunks, and their needs.
+"""Objects kept without a live snapshot: pinned, or used by other repositories' virtual chunks, or needed by these.
 
-A pin holds restored objects. A restored snapshot needs more: manifests and chunks of snapshots that were live at the
-deletion, and that may have been released since. And a virtual chunk may be a range of a file of any kind.
+A pin holds restored objects. A restored snapshot also needs manifests and chunks live at its deletion, but perhaps
+released since. A virtual chunk may be a range of a file of any kind.
 
     snapshots → their ancestors, logs, manifests ─┐
     manifests ────────────────────────────────────┴→ chunks, and files with virtual chunks
 
-A missing or damaged file among these is no error: a pin makes no object live.
+A missing or damaged file among these is no error, because a pin makes no object live.
 
-Locations of virtual chunks are not resolved: an id that a location spells is kept. Every manifest file of a referring
-repository counts, with or without a live snapshot: an expiration there can be undone, a commit in progress has written
-its manifests, and refs of spec 1 beside the repo info may reach more.
+Locations of virtual chunks are not resolved: every id in a location is kept. Every manifest file of a referring
+repository counts, even without a live snapshot: an expiration there can be undone, a commit in progress has written its
+manifests, and refs of spec 1 beside the repo info may reach more.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 
 
 def ids_outside_manifests(run: Run) -> set[str]:
-    """Read the ids in the stored configuration and in referring repositories."""
+    """Read the ids in the repository's configuration and in referring repositories."""
     with at_once() as ask:
         referring = ask(ids_in_referring, run.plan.config.referring, run.options)
         found = repository.ids_in_config(run.reader)
@@ -61,8 +61,8 @@ def read_kept(run: Run) -> Kept:
 
 
 def pinned_with_needs(run: Run, mark: MarkOutput, step: str, kept: Kept) -> tuple[LocatedSet, ...]:
-    """Hashes of the keys of kept objects (of `read_kept`), of unreachable files with virtual chunks, and of the objects
-    that these need."""
+    """Return key hashes of kept objects (from `read_kept`), of unreachable files with virtual chunks, and of their
+    needs."""
     pins, outside = kept
     virtual = unite([read_hashes(run.folder, mark.virtual), hash_ids(outside)])
     if not pins and not len(virtual):
@@ -148,8 +148,8 @@ def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
 
 
 def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | None = None) -> set[str]:
-    """Read every live snapshot and every manifest of other repositories, and return the ids that locations of virtual
-    chunks spell. Raises DredgeError: one of the repositories cannot be read, so its ids are unknown."""
+    """Read every live snapshot and every manifest of other repositories, and return the ids in locations of virtual
+    chunks. Raises DredgeError: one of the repositories cannot be read."""
     found: set[str] = set()
     for uri in repositories:
         reader = open_reader(uri, options)
@@ -161,7 +161,7 @@ def ids_in_referring(repositories: tuple[str, ...], options: StorageOptions | No
                 found.update(ids)
             found |= repository.ids_in_config(reader)
         except DredgeError as error:
-            error.add_note(f"{uri} is named in referring_repositories")
+            error.add_note(f"the setting referring_repositories lists {uri}")
             raise
     return found
 

@@ -1,7 +1,6 @@
 """The plan of a collection (`plan.json`), the state of earlier runs, and an opened run: plan, folder and stores.
 
-An optimized run lists no chunks. It relies on this: for every chunk of any manifest, at least one of these is true
-after a complete run:
+An optimized run lists no chunks. It relies on an invariant: after a complete run, each chunk of any manifest is
 
     counted (a live manifest has it) · in a manifest file that will be listed as garbage · not old enough
 
@@ -45,7 +44,7 @@ from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.ways import UndoWay
 
 STATE_FORMAT = 3
-"""Rises with the index's format when counts must be made again."""
+"""Version of the state. It rises with the index's version if counts must be made again."""
 
 SNAPSHOTS = pa.schema(
     [
@@ -57,13 +56,13 @@ SNAPSHOTS = pa.schema(
         pa.field("refs", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""Rows of live snapshots. `etag` is null without a proof that the parent is from the file with this tag (always on
-spec 2, with parents in the repo info)."""
+"""Rows of live snapshots. `etag` is the ETag of the file with the parent; null if unproved, and on spec 2, with parents
+in the repo info."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state after a run. It has names and digests of files, not their contents."""
+    """The state after a run: names and digests of files, not their contents."""
 
     uri: str
     spec_version: int
@@ -87,7 +86,7 @@ class RunState:
 
 
 class StateStore(VersionStore[RunState]):
-    """Reads the state and moves it on."""
+    """Reads and advances the state."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
         """Parse a state; raises FormatError."""
@@ -155,19 +154,19 @@ def open_base(version: Version, state: ObjectWriter, options: StorageOptions | N
         found = StateStore(state, options).load(version)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{version.name}, the state below this run, is damaged: {error}. Nothing was deleted. Start a clean run."
+            f"{version.name}, the base of this run, is damaged: {error}. Nothing was deleted. Start a clean run."
         ) from None
     return Base(found, RunFolder(open_writer(found.run_uri, options), found.run_id))
 
 
 def find_list(state: ObjectReader, uri: str, store_now: Clock, life: str = "") -> store.Stored:
-    """Read the pending list of a repository, and check whether a run may use it; `life` is id and time of the root
-    snapshot, "" for not checked. Raises RefusedError if a newer version of Dredge wrote it."""
+    """Read the pending list of a repository, and check whether a run may use it. `life` is id and time of the root
+    snapshot; "" skips that check. Raises RefusedError if a newer version of Dredge wrote the list."""
     with at_once() as ask:
         fetched, consents = ask(store.fetch_list, state), ask(read_consents, state, FORGET_LOST)
         now = store_now()
     said = max((consent.at for consent in consents.result()), default=None)
-    why = "a person has accepted a refused state since"
+    why = "a person has accepted a refused state since it was written"
     expected = store.Expected(subject=uri.rstrip("/"), life=life, valid_from=said, why=why)
     return store.read_list(state, expected, now, fetched.result())
 
@@ -204,7 +203,7 @@ class CollectionPlan:
 
     @property
     def repository(self) -> str:
-        """Name of the repository in texts: its URI."""
+        """Name of the repository in messages: its URI."""
         return self.uri
 
     @property
@@ -252,22 +251,22 @@ class Run(CollectionRun[CollectionPlan]):
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Run several steps in this process; caches the parts of the index, too."""
+        """Run several steps in this process, with one cache for the parts of the index."""
         with cache_parts(cache_uri(self.state)), super().going_on():
             yield
 
     @property
     def base(self) -> Base | None:
-        """The state below this run; None for a clean run."""
+        """The state on which this run builds; None for a clean run."""
         return None if self.plan.mode == CLEAN else self.previous
 
     @cached_property
     def previous(self) -> Base | None:
-        """The state of the run before; None without one."""
+        """The state of the last run; None without one."""
         return None if self.plan.state is None else open_base(self.plan.state, self.state, self.options)
 
     def read_index(self) -> ManifestIndex:
-        """The manifest index; it only grows, so one that this process has read stays right."""
+        """Read the manifest index, once per process: it only grows."""
         self.index = self.index or ManifestIndex.load(self.state)
         return self.index
 

@@ -1,13 +1,13 @@
-"""Step save_report: advance the state after a complete run, clean up, and write the report; and the question to an
-approver.
+"""Step save_report: advance the state after a complete run, clean up, and write the report. Also writes the question to
+an approver.
 
     report.json     for programs; everything in one JSON object
     report.html     the same as a page
 
-A report is written again at every call, also after a failure. A later try has newer facts, so an earlier try gives way.
+Every call writes the report again, also after a failure. A later try has newer facts, so an earlier try stops.
 
-Only a verified, complete run advances the state: under the lease, from the version in the plan, or not at all. If that
-fails, the deletions are still right, and the next run builds on the older state."""
+Only a verified, complete run advances the state, under the lease and from the version in the plan. If that fails, the
+deletions are still right, and the next run builds on the older state."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,17 +46,17 @@ type Row = tuple[str, str, int, int | None]
 
 UNSEEN = "chunks without a manifest, from sessions without a commit or from failed commits"
 _KEPT = {
-    "pinned": "restored and kept for now, or part of it is a virtual chunk",
+    "pinned": "restored and still pinned, or contains a virtual chunk",
     "spared": "unreachable; this run keeps all of its kind",
     "young": "younger than the cutoff",
-    "waiting": "unreachable; waits for another run",
+    "waiting": "unreachable; waits until a later run may delete it",
 }
-"""Figures of unreachable objects that stay."""
+"""Figures of kept unreachable objects, with the reason."""
 _SWEPT = {
     "deleted": "unreachable",
     "missing": "did not exist any more",
     "failed": "could not be deleted",
-    "kept": "became live, was restored or rewritten meanwhile, is held by the store or not copied",
+    "kept": "became live, was restored or rewritten during the run, is held by the store, or could not be copied",
 }
 
 
@@ -164,11 +164,11 @@ def _what_to_do(outcome: str, has_failures: bool) -> str:
         return text
     if outcome in _STOPPED:
         return (
-            "Read the reasons of the failed guards below. A limit can be raised if you want these deletions."
+            "Read the findings of the failed guards below. If these deletions are intended, raise the limit."
         )
     if outcome == "partial":
         return "Run the sweep again: it continues where it stopped."
-    return "Read the errors below; then start a new run." if has_failures else ""
+    return "Read the errors below, correct their causes, and start a new run." if has_failures else ""
 
 
 def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
@@ -187,7 +187,7 @@ def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
     if plan.config.after is not None:
         older = plan.config.after.threshold
         released = 0 if mark is None else mark.counts.get("planned_released_snapshots", 0)
-        text = f"{released:,} snapshots older than {older} leave the history; planned, not applied"
+        text = f"{released:,} snapshots older than {older} would be released (planned, not applied)"
         facts.append(("Expiration", text))
     if mark is not None:
         counts = mark.counts
@@ -202,9 +202,9 @@ def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
             facts.append(
                 (
                     "Released, still young",
-                    f"{counts['young_snapshots']:,} unneeded snapshots, with the objects that only they need. The last"
-                    f" one reaches the minimum age at {mark.young_until:%Y-%m-%d %H:%M} UTC, and then waits"
-                    f" {duration_text(plan.grace)}. `dredge icechunk plan --estimate` shows their bytes",
+                    f"{counts['young_snapshots']:,} snapshots, and the objects that only they need. The last snapshot"
+                    f" reaches the minimum age at {mark.young_until:%Y-%m-%d %H:%M} UTC, and then waits"
+                    f" {duration_text(plan.grace)}. `dredge icechunk plan --estimate` shows the bytes",
                 )
             )
     return facts
@@ -217,17 +217,17 @@ def _mode(run: Run, listed: outputs.ListCandidatesOutput | None) -> list[tuple[s
         facts.append(("Not searched", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
     if plan.inventory is not None:
         begun = plan.inventory.created_at
-        when = "of an unknown time" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
+        when = "start time unknown" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
         facts.append(
             ("Chunks from", f"{plan.inventory.uri}, {when}; younger chunks wait for the next clean run")
         )
     drift = None if listed is None else listed.drift
     if drift is not None:
-        text = f"nothing, in {drift['runs']:,} optimized runs"
+        text = f"no chunk in {drift['runs']:,} optimized runs"
         if drift["objects"]:
             text = (
-                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: in no"
-                " manifest of the store, and in none that an optimized run has counted"
+                f"{drift['objects']:,} chunks, {size_text(drift['bytes'])}, such as {drift['samples'][0]}: neither a"
+                " manifest in the store nor one counted by an optimized run lists them"
             )
         facts.append(("Missed by optimized runs", text))
     return facts
@@ -293,7 +293,7 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
 
 
 def make_question(run: Run, asked: Asked, report: str) -> Question:
-    """Write the question of a run, and extend its lease for the time of the answer; `report` is the URI of its page."""
+    """Write a run's question, and extend the run's lease until the answer is due; `report` is the URI of its page."""
     repository = f"Icechunk repository {run.plan.uri}"
     return word_question(run, asked, repository, _lines(run, asked, report), report)
 
@@ -306,7 +306,7 @@ def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     if guards is None or listed is None:  # another try does these steps again, and will ask
         return
     yield from first_lines(run, asked, run.plan.uri, guards, report)
-    yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
+    yield from kinds("Objects to be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
     yield from _stays(listed)
 
 
@@ -328,7 +328,7 @@ def _stays(listed: outputs.ListCandidatesOutput) -> Iterator[str]:
         for figure, why in _KEPT.items()
     }
     if any(objects for objects, _ in found.values()):
-        yield "\n### Unreachable objects that stay\n"
+        yield "\n### Unreachable objects that are kept\n"
     for why, (objects, size_bytes) in found.items():
         if objects:
             yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"
@@ -338,8 +338,8 @@ log = logging.getLogger("dredge")
 
 
 def save_report(run: Run) -> StepSummary:
-    """Advance the state if the run is complete, and write the report. Raises OvertakenError: a later try has begun, and
-    writes the report; DredgeError: the state could not be advanced; the report is written."""
+    """Advance the state if the run is complete, and write the report. Raises OvertakenError: a later try has begun and
+    writes the report; DredgeError: the report was written, but the state could not be advanced."""
     # Claimed before the first read: a sleeping try must not keep a later one from its report.
     attempt = StepTry.claim(run.folder.writer, outputs.SaveReportOutput.STEP)
     with run.folder.keeping():
@@ -385,7 +385,7 @@ def _distrust(run: Run, is_complete: bool) -> None:
     if (built_on := run.plan.state) is None:
         return
     if why := (None if is_complete else _could_not_read(run)) or lost_list(run):
-        log.error("%s is not used again, and the next run is a clean one: %s", built_on.name, why)
+        log.error("state %s cannot be used, so the next run is a clean run: %s", built_on.name, why)
         StateStore(run.state, run.options).distrust(built_on, why)
 
 
@@ -399,7 +399,7 @@ def _could_not_read(run: Run) -> str | None:
 
 
 def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
-    """Write the report of a run at any stage; OvertakenError if a later try has begun, which writes the report."""
+    """Write the report of a run at any stage. Raises OvertakenError: a later try has begun, which writes it."""
     started = run.clock()
     attempt = attempt or StepTry.claim(run.folder.writer, outputs.SaveReportOutput.STEP)
     with run.folder.writing(attempt):
@@ -432,10 +432,10 @@ def _figures(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def advance_state(run: Run) -> StepSummary | None:
-    """Write the state for the next run; None for a run with kept kinds, a dry run, or an optimized run without a usable
-    pending list: the next run builds on the same state as this one. Raises RefusedError: a step is incomplete, or the
-    inputs do not belong together; ConflictError: another run has advanced the state; LeaseHeldError: another run has
-    taken over."""
+    """Write the state for the next run. Returns None for a dry run, a run with kept kinds, or an optimized run without
+    a usable pending list: the next run then builds on the same state as this run. Raises RefusedError: a step is
+    incomplete, or the inputs do not belong together; ConflictError: another run has advanced the state; LeaseHeldError:
+    another run has taken over."""
     config, mark = run.plan.config, run.folder.read_output(outputs.MarkOutput)
     if config.dry_run or config.kept_kinds or mark is None or mark.counted is None or lost_list(run):
         return None
@@ -447,7 +447,7 @@ def advance_state(run: Run) -> StepSummary | None:
 
 
 def lost_list(run: Run) -> str:
-    """Reason why an optimized run could not use the pending list, else "". Its rows are lost until a clean run."""
+    """Return why an optimized run could not use the pending list, else "". The rows are lost until a clean run."""
     listed = run.folder.read_output(outputs.ListCandidatesOutput)
     return "" if run.plan.mode == CLEAN or listed is None else listed.waits_anew
 

@@ -1,12 +1,12 @@
-"""The steps of a collection, in order; the plan of a run, and the continuation of a stopped local run.
+"""The steps of a collection, in order; functions to plan a run and to continue a stopped local run.
 
     plan = plan_collection(config)     plan.json; later steps need only its run_uri
     run = Run.open(plan.run_uri)
     mark(run, runner)                  live objects: refs → snapshots → manifests → chunks
     list_candidates(run, runner)       other objects in the store, older than the cutoff
     check_limits(run)                  guards
-    approve(run)                       a person's answer, where the run must ask
-    bulk_delete(run, runner)           re-check, then deletion (a dry run only reports)
+    approve(run)                       a person's answer, if approval is required
+    bulk_delete(run, runner)           check again, then delete (a dry run only reports)
     verify(run)                        check the deletions, and that live objects exist
     save_report(run)                   report.json, report.html; also for failed runs
     release_lease(run)
@@ -126,7 +126,7 @@ def collect(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
-    """Do the remaining steps of a local run, write its report, and release its lease unless it awaits an answer."""
+    """Do the remaining steps of a local run, write the report, and release the lease unless approval is pending."""
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
         with closing_with(lambda: save_report(run), "the report"):
@@ -145,14 +145,14 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the remaining steps up to the guards; returns the summary of check_limits. A second call continues."""
+    """Do the remaining steps up to the guards; returns the summary of check_limits. After an error call it again."""
     mark(run, runner)
     list_candidates(run, runner)
     return check_limits(run)
 
 
 def put_question(run: Run) -> Question:
-    """Write the question of a run that awaits approval, and its report so far; RefusedError without a question."""
+    """Write a run's question and its report so far. Raises RefusedError if the run needs no approval."""
     asked = find_question(run)
     return make_question(run, asked, outputs.SaveReportOutput.of(write_report(run)).page)
 
@@ -178,8 +178,8 @@ def plan_collection(
     Raises:
         NotFoundError: no repository.
         FormatError: the inventory is damaged.
-        ConfigError: there is no such inventory, or the store does not support the undo way of the config.
-        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or incomplete.
+        ConfigError: there is no such inventory, or the store does not support the configured undo.
+        RefusedError: clocks differ too much, or the inventory is too old, incomplete, or of another bucket.
         LeaseHeldError: another run works on the repository.
     """
     version = spec_version(open_reader(config.uri, options))
@@ -234,12 +234,12 @@ def _choose_mode(
 ) -> tuple[str, str]:
     if current.problem:
         log.error(
-            "the state of %s is unusable, so the run lists all objects: %s", config.uri, current.problem
+            "the state of %s cannot be used, so the run lists all objects: %s", config.uri, current.problem
         )
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if mode != CLEAN and current.state is not None:
         if other := _swept_since(records, current.state):
-            return CLEAN, f"run {other} deleted since the run that it would build on"
+            return CLEAN, f"run {other} has deleted objects after the run whose state would be used"
         if pending.pending is None:
             return CLEAN, f"the pending list cannot be used: {pending.problem or 'it is missing'}"
     return mode, why
@@ -265,7 +265,7 @@ def mark_for_purge(
     missing = [item["text"] for item in found if item["rule"] in PRESENT and item["verdict"] != "passed"]
     if missing:
         raise RefusedError(
-            f"{uri}: {'; '.join(missing)}. Nothing was purged: copies of these objects may exist."
+            f"{uri}: {'; '.join(missing)}. Nothing was purged, because copies of these objects may exist."
         )
     return run
 
@@ -285,7 +285,7 @@ def _config_of_mark(uri: str, options: StorageOptions | None) -> CollectConfig:
 
 
 def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> LiveSet:
-    """Return deleted objects that the mark finds live, or that the configuration or a referring repository names."""
+    """Return the deleted objects that the mark, the repository's configuration or a referring repository needs."""
     live = _live_ids(marked, ids_outside_manifests(marked))
     found: list[Hashes] = []
     for swept in runs:

@@ -1,13 +1,13 @@
-"""Expire a repository: in place on spec 1, through the library on spec 2.
+"""Expire a repository: in place on spec 1, with the Icechunk library on spec 2.
 
 In place ("update A in place", the design document's left algorithm), each edit replaces a snapshot file by the same
 file with another parent, if the file is unchanged since its read. Id, path, header and time stay. Newer snapshots are
 edited first, so at every moment each ref has its old history or its new one. Edits are independent: after a kill
 between any two, the repository is valid and another run finishes. No object is deleted; expired refs are deleted last.
 
-Through the library, each change of the repo info keeps the state before it in `overwritten/`, so the library's result
-is compared exactly with the plan, even with commits in between: from the stored state before the expiration the plan is
-made again, and its result must equal the stored state after it, snapshot by snapshot.
+The library stores the repo info before each change in `overwritten/`, so its result is compared exactly with the plan,
+even with commits in between: a plan made from the stored state before the expiration must result in the stored state
+after the expiration, snapshot by snapshot.
 """
 
 import logging
@@ -44,15 +44,10 @@ def expire(
     lease: LeaseGrant | None = None,
     options: StorageOptions | None = None,
 ) -> Applied:
-    """Plan and apply an expiration, under the lease. It deletes no object.
-
-    Raises:
-        ConfigError: a rule without support for this spec, or a naive threshold.
-        LeaseHeldError: another run works on the repository.
-        RefusedError: the store's clock and this machine's differ too much, or as in `expire_in_place` and
-            `expire_by_library`.
-        FormatError: an important file is missing or damaged.
-    """
+    """Plan and apply an expiration, under the lease. It deletes no object. Raises ConfigError: a rule without support
+    for this spec, or a naive threshold; LeaseHeldError: another run works on the repository; RefusedError: the store's
+    clock and this machine's differ too much, or as in `expire_in_place` and `expire_by_library`; FormatError: an
+    important file is missing or damaged."""
     reader = open_reader(uri, options)
     version, rule = repository.spec_version(reader), expiration.rule
     if version == 2 and rule not in (None, "spec_v2"):
@@ -100,7 +95,7 @@ def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
 
 
 class OutcomeDiffersError(RefusedError):
-    """An expiration differs from its plan. Run no collection before the reason is found."""
+    """The result of an expiration differs from its plan. Run no collection before the reason is known."""
 
     kind = "outcome_differs"
 
@@ -116,10 +111,11 @@ def expire_by_library(
     approved_digest: str | None = None,
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
-    """Plan an expiration of spec 2, apply it through the library, and compare. `delete_ref`: deletes one ref. Expired
-    refs are deleted by name first, and the library deletes none. Raises RefusedError: the approved plan is outdated, or
-    the repository is not online; PartialError: the library expired, and the credentials do not allow to read its
-    record; OutcomeDiffersError: the result differs from the plan, or exceeds the approval; with the snapshots."""
+    """Plan an expiration of spec 2, apply it with the library, and compare the result with the plan. `delete_ref`:
+    deletes one ref. Expired refs are deleted by name first, and the library deletes none. Raises RefusedError: the
+    approved plan is outdated, or the repository is not online; PartialError: the library expired, and the credentials
+    do not allow to read its record; OutcomeDiffersError: the result differs from the plan or exceeds the approval; the
+    message lists the snapshots."""
     history = repository.read_history(reader)
     if history.spec_version != 2:
         raise ConfigError(f"{reader.uri}: has spec version {history.spec_version}, not 2")
@@ -128,8 +124,8 @@ def expire_by_library(
     plan = plan_for(history)
     if approved_digest is not None and plan.digest != approved_digest:
         raise RefusedError(
-            f"{reader.uri}: changed since the plan {approved_digest[:12]} was approved. Nothing was changed."
-            " Plan and approve again."
+            f"{reader.uri}: the repository changed after plan {approved_digest[:12]} was approved. Nothing was"
+            " expired. Plan and approve again."
         )
     if plan.is_empty:
         return Applied(plan, (), ())
@@ -178,7 +174,7 @@ def _delete_refs(
     gone = []
     for ref in refs:
         if ref not in repository.history_of(repository.read_repo_info(reader)).refs:
-            log.info("%s: %s moved or was deleted since the plan, and is left alone", reader.uri, ref.label)
+            log.info("%s: %s moved or was deleted after the plan: not deleted", reader.uri, ref.label)
             continue
         delete_ref(ref)
         gone.append(ref)
@@ -186,8 +182,8 @@ def _delete_refs(
         tip = _deleted_tip(reader, ref)
         if tip is not None and tip != ref.tip:
             raise OutcomeDiffersError(
-                f"{reader.uri}: {ref.label} moved from {ref.tip} to {tip} while it was deleted. No object was deleted."
-                f" Create the branch again on snapshot {tip}, then start the expiration again."
+                f"{reader.uri}: a writer moved {ref.label} from {ref.tip} to {tip} while it was deleted. No object was"
+                f" deleted. Create the branch again on snapshot {tip}, then start the expiration again."
             )
     return tuple(gone)
 
@@ -211,14 +207,14 @@ def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
 
 
 def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str]:
-    """Compare a result with a plan; returns a sentence for each difference."""
+    """Compare a result with a plan; returns a phrase for each difference."""
     found = [
         f"{snapshot} was {'released' if snapshot in released else 'not released'}"
         for snapshot in sorted(released ^ set(plan.released))
     ]
     planned, real = {*plan.after.lines}, {*after.lines}
-    found += [f"'{line}' is planned, and not in the history" for line in sorted(planned - real)]
-    return found + [f"'{line}' is in the history, and not planned" for line in sorted(real - planned)]
+    found += [f"'{line}' is in the plan, but not in the history" for line in sorted(planned - real)]
+    return found + [f"'{line}' is in the history, but not in the plan" for line in sorted(real - planned)]
 
 
 def _recorded(reader: ObjectReader) -> tuple[History, History, metadata.Operation | None]:
@@ -226,7 +222,7 @@ def _recorded(reader: ObjectReader) -> tuple[History, History, metadata.Operatio
     info = metadata.parse_repo_info(reader.get(metadata.REPO_KEY))
     place = next((row for row, update in enumerate(info.updates) if update.kind == "expiration ran"), None)
     if place is None:
-        raise FormatError(f"{reader.uri}/{metadata.REPO_KEY}: records no expiration, though one just ran")
+        raise FormatError(f"{reader.uri}/{metadata.REPO_KEY}: has no entry for the expiration that just ran")
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
     before = _backup(reader, _name_before(info, place))
     return (
@@ -238,9 +234,7 @@ def _recorded(reader: ObjectReader) -> tuple[History, History, metadata.Operatio
 
 def _backup(reader: ObjectReader, name: str | None) -> metadata.RepoInfo:
     if name is None:
-        raise FormatError(
-            f"{reader.uri}/{metadata.REPO_KEY}: names no backup of the state before the expiration"
-        )
+        raise FormatError(f"{reader.uri}/{metadata.REPO_KEY}: has no copy of the state before the expiration")
     key = metadata.COPIES + name
     return metadata.parse_repo_info(reader.get(key), key)
 
@@ -255,17 +249,10 @@ def expire_in_place(
     approved_digest: str | None = None,
     delete_ref: Callable[[], Callable[[Ref], None]],
 ) -> Applied:
-    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile.
-
-    Args:
-        delete_ref: returns the function that deletes a ref; called only if the plan deletes some.
-
-    Raises:
-        ConfigError: a rule without support for spec 1.
-        RefusedError: the approved plan is outdated, or the repository kept changing.
-        FormatError: an important file is missing or damaged.
-        PartialError: some edits were made, and the store does not allow the rest.
-    """
+    """Plan and apply an expiration on spec 1; plans again if the repository changes meanwhile. `delete_ref`: returns
+    the function that deletes a ref; called only if the plan deletes some. Raises ConfigError: a rule without support
+    for spec 1; RefusedError: the approved plan is outdated, or the repository kept changing; FormatError: an important
+    file is missing or damaged; PartialError: some edits were made, and the store does not allow the rest."""
     edited: list[str] = []
     gone: list[Ref] = []
     conflict: ConflictError | None = None
@@ -279,8 +266,8 @@ def expire_in_place(
                 raise ConfigError(f"rule {plan.rule} cannot be applied to spec 1: choose document or spec_v1")
             if approved_digest is not None and plan.digest != approved_digest:
                 raise RefusedError(
-                    f"{writer.uri}: changed since the plan {approved_digest[:12]} was approved. {len(edited)}"
-                    " edits were made, each leaves a valid history. No object was deleted. Plan again."
+                    f"{writer.uri}: changed after plan {approved_digest[:12]} was approved. {len(edited)} snapshots"
+                    " were edited; the history is valid. No object was deleted. Plan and approve again."
                 )
             try:
                 for edit in _newest_first(plan):
@@ -297,8 +284,8 @@ def expire_in_place(
                 continue
             return Applied(plan, tuple(edited), tuple(gone), attempt)
     raise RefusedError(
-        f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
-        f"{len(edited)} snapshots were edited and history is valid. Try again with fewer writers."
+        f"{writer.uri}: changed during each of {ATTEMPTS} attempts to expire it, last: {conflict}. {len(edited)}"
+        " snapshots were edited; the history is valid. Try again with fewer writers."
     )
 
 
@@ -306,8 +293,8 @@ def _what_changed(edited: Sequence[str], gone: Sequence[Ref]) -> str:
     if not edited and not gone:
         return ""
     return (
-        f"Before that, {len(edited):,} snapshots were edited and {len(gone):,} refs deleted; history is valid. Run"
-        " again for the rest."
+        f"Before that, {len(edited):,} snapshots were edited and {len(gone):,} refs deleted; the history is valid. Run"
+        " it again for the rest."
     )
 
 
@@ -318,9 +305,8 @@ def _newest_first(plan: ExpirationPlan) -> list[Edit]:
 
 
 def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
-    """Give a snapshot its new parent; returns whether the file was replaced (it may have had that parent already).
-    Raises ConflictError: the file has another parent than in the plan, or changed during the edit; FormatError: it is
-    damaged."""
+    """Give a snapshot its new parent; returns False if its file had that parent already. Raises ConflictError: the file
+    has another parent than in the plan, or changed during the edit; FormatError: it is damaged."""
     key = repository.SNAPSHOTS + edit.snapshot
     try:
         # The tag first: if the file changes before the read, the write below fails.
@@ -333,11 +319,11 @@ def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
         return False
     if parent != edit.old_parent:
         raise ConflictError(
-            f"snapshot {edit.snapshot} has the parent {parent}, the plan knew {edit.old_parent}"
+            f"snapshot {edit.snapshot} has the parent {parent} instead of {edit.old_parent} as in the plan"
         )
     if etag is None:
         raise RefusedError(
-            f"{writer.uri}/{key}: this store gives no tags, so a conditional write is not possible"
+            f"{writer.uri}/{key}: this store returns no ETags, so conditional writes are not possible"
         )
     writer.put_if_match(key, metadata.with_parent(data, key, edit.new_parent), etag)
     return True

@@ -31,7 +31,7 @@ class ExpireConfig(Settings):
     )
     rule: str | None = setting(
         "Rule",
-        "Empty: Icechunk's own rule. `document` and `spec_v1` can be applied to spec 1 only.",
+        "Empty: Icechunk's own rule. `document` and `spec_v1` apply to spec 1 only.",
         default=None,
         choices=RULES,
     )
@@ -45,21 +45,21 @@ class ExpireConfig(Settings):
     )
     keep_refs: str | None = setting(
         "Keep refs",
-        "Branches and tags that are not deleted, as names or globs separated by commas: `release-*`, `tag:v*`."
+        "Names or globs, separated by commas, of branches and tags that are never deleted: `release-*`, `tag:v*`."
         " Empty: none.",
         default=None,
     )
     keep_refs_younger_hours: float = setting(
         "Keep refs younger than hours",
-        "Branches and tags that were created or moved less than this ago are not deleted, because a job may have just"
-        " created a branch on an old snapshot. After an upgrade to spec 2 less than this ago, none is deleted.",
+        "Branches and tags created or moved less than this ago are not deleted, because a job may have just"
+        " created a branch on an old snapshot. For the same time after an upgrade to spec 2, no ref is deleted.",
         default=24.0,
         minimum=0,
         maximum=HOURS_MAX,
     )
     estimate: bool = setting(
         "Estimate",
-        "Count the objects that a collection would then delete; reads every live manifest.",
+        "Count the objects that a collection would delete after the expiration; reads every live manifest.",
         default=True,
     )
 
@@ -77,7 +77,7 @@ class Expiration:
 
     @classmethod
     def from_config(cls, config: ExpireConfig, now: datetime) -> Expiration:
-        """Fix the threshold of a configured expiration; raises as `parse_older_than`."""
+        """Compute the threshold of a configured expiration; raises as `parse_older_than`."""
         found = asdict(config)
         del found["older_than"], found["estimate"]
         return cls(threshold=parse_older_than(config.older_than, now).isoformat(), **found)
@@ -92,7 +92,7 @@ def parse_duration(text: str) -> timedelta:
     """Parse a duration such as `30d`, `12h` or `1w2d`; raises ConfigError."""
     words = text.strip()
     if not _DURATION.fullmatch(words):
-        raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")
+        raise ConfigError(f"{text!r} is not a duration such as 30d, 12h or 1w2d")
     try:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
     except OverflowError:
@@ -100,8 +100,8 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_older_than(text: str, now: datetime) -> datetime:
-    """Parse a duration back from now, a date, or a time; ConfigError for other texts, a time without a zone or in the
-    future."""
+    """Parse a date, a time, or a duration counted back from now. Raises ConfigError: other text, or a time without a
+    zone or in the future."""
     words = text.strip()
     if _DURATION.fullmatch(words):
         try:

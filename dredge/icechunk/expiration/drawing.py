@@ -1,7 +1,7 @@
 """Drawings of a history and of a plan as text, page and files.
 
-Roots are on top. The child on the way to main (or the newest child) stays in its parent's column; the others open
-columns of their own, drawn before it. Long runs of plain snapshots are folded into one item.
+Roots are on top. The child on the path to main (or the newest child) stays in its parent's column; other children get
+columns of their own and are drawn first. Long sequences of plain snapshots are folded into one item.
 
     ● 0  2026-01-01 00:00:00  Repository initialized
     × 1  2026-01-02 00:00:00  first
@@ -36,7 +36,7 @@ class Marks:
     new_parent: dict[str, str] | None = None
 
     def of(self, snapshot: str) -> str:
-        """KEPT, RELEASED or HELD."""
+        """Return KEPT, RELEASED or HELD."""
         if snapshot in self.held:
             return HELD
         return RELEASED if snapshot in self.released else KEPT
@@ -44,7 +44,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A snapshot in the drawing, or a folded run."""
+    """A snapshot in the drawing, or a folded sequence."""
 
     entry: SnapshotEntry
     depth: int
@@ -116,7 +116,7 @@ def draw_history(history: History, marks: Marks | None = None, *, fold_above: in
 
 
 def draw_plan(plan: ExpirationPlan, *, fold_above: int = 5) -> str:
-    """Draw the history before and after a plan."""
+    """Draw the histories before and after a plan."""
     marks, left = marks_of(plan)
     before = draw_history(plan.before, marks, fold_above=fold_above)
     after = draw_history(plan.after, left, fold_above=fold_above)
@@ -124,7 +124,7 @@ def draw_plan(plan: ExpirationPlan, *, fold_above: int = 5) -> str:
 
 
 def marks_of(plan: ExpirationPlan) -> tuple[Marks, Marks]:
-    """Marks of a plan for the history before it, and after it."""
+    """Return the marks for the histories before and after a plan."""
     threshold = micros(plan.threshold)
     expired = {
         entry.id
@@ -193,8 +193,8 @@ def _facts(plan: ExpirationPlan) -> Iterator[tuple[str, str]]:
         )
         if plan.frees.all_old_at is not None:
             yield (
-                "Of these, too young for now",
+                "Of these, still too young",
                 f"{plan.frees.young_objects:,} objects, {size_text(plan.frees.young_bytes)}; the last one reaches the"
                 f" minimum age at {plan.frees.all_old_at:%Y-%m-%d %H:%M} UTC",
             )
-    yield "Digest, to approve exactly this", plan.digest
+    yield "Digest for the approval of this plan", plan.digest

@@ -1,8 +1,8 @@
-"""An expiration plan: the effect of a rule on a history, as a value to print, store, approve and apply.
+"""An expiration plan: the effect of a rule on a history, as a value for printing, storage, approval and application.
 
-This is the dry run missing from the library. Planning has no input but the history, and changes nothing.
+The library has no dry run. Planning depends only on the history, and changes nothing.
 
-The three expiration rules, as pure functions of a history.
+The three expiration rules are pure functions of a history.
 
     document   the founding design: for each ref with a living tip, the oldest non-expired snapshot on its path gets the
                root as parent; a ref with an expired tip keeps its whole history
@@ -12,9 +12,9 @@ The three expiration rules, as pure functions of a history.
 
 A snapshot is expired if its time is strictly before the threshold. Roots are never released and never edited, main is
 never deleted, and no edit can make a cycle: the only new parent is the root of the edited snapshot's own path. The
-rules rely on times that fall strictly from child to parent (`History.check`): a path is a living part, then an expired
-part. The exception is a snapshot with the time of an expiration by an old release (`History.restamped`): while it
-lives, its path is not changed.
+rules require each snapshot to be strictly newer than its parent (`History.check`), so a path is a living part followed
+by an expired part. Exception: a snapshot with the time of an expiration by an old release (`History.restamped`); while
+it is not expired, its path is not changed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,7 @@ type Rule = Callable[[History, Request], Outcome]
 def document(history: History, request: Request) -> Outcome:
     """Apply the design document's algorithm with its guards.
 
-    Deletion of refs is the document's optional part: with the flags, refs with an expired tip are deleted, except main
-    and refs on a root, which keep no snapshot from release.
+    Deletion of refs is optional: the flags delete refs with an expired tip, except main and refs on a root.
 
     Source: the design document "Basic expiration algorithm", pseudo-code and "Forbidden Expiration Operations".
     """
@@ -242,7 +241,7 @@ def _pruned(history: History, snapshot: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
-    """The effect on a ref, with the reason."""
+    """The effect of a plan on a ref, with the reason."""
 
     ref: Ref
     action: str
@@ -262,7 +261,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The unreachable objects after the expiration, and when the last of the young ones reaches the minimum age."""
+    """The unreachable objects after the expiration, and the time when the last young one reaches the minimum age."""
 
     snapshots: int
     manifests: int
@@ -301,7 +300,7 @@ class ExpirationPlan:
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """The released snapshots still reached from refs afterwards: a collection keeps them."""
+        """The released snapshots still reachable from refs, so a collection keeps them."""
         reachable = self.after.reachable()
         return tuple(snapshot for snapshot in self.released if snapshot in reachable)
 
@@ -311,8 +310,8 @@ class ExpirationPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the decisions and of their history, for the approval, without the threshold: "older than 30 days" a
-        minute later is the same plan, with the same decisions."""
+        """Hash of the decisions and of the history, for the approval. It omits the threshold, so "older than 30 days"
+        gives the same digest a minute later if the decisions are the same."""
         decided = [
             self.rule,
             f"{self.delete_expired_branches} {self.delete_expired_tags}",
@@ -324,7 +323,7 @@ class ExpirationPlan:
         return hashlib.sha256("\n".join(decided).encode()).hexdigest()
 
     def with_freed(self, frees: Freed) -> ExpirationPlan:
-        """The same plan with an estimate of a collection; the digest stays."""
+        """Return the plan with an estimate of a collection; the digest is the same."""
         return replace(self, frees=frees)
 
     def as_json(self) -> dict[str, Any]:
@@ -359,7 +358,7 @@ class ExpirationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of an application."""
+    """The result of an applied plan."""
 
     plan: ExpirationPlan
     edited: tuple[str, ...]
@@ -383,7 +382,7 @@ def plan_expiration(
     Refs with a label in `kept_refs` are not deleted. Raises ConfigError: a naive threshold, or an unknown rule;
     FormatError: parents are missing or form a cycle; RefusedError: a snapshot is not strictly newer than its parent."""
     if threshold.utcoffset() is None:
-        raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone; give an aware time")
+        raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone")
     name = rule or f"spec_v{history.spec_version}"
     if name not in RULES:
         raise ConfigError(f"unknown expiration rule {name!r}: choose one of {', '.join(RULES)}")
@@ -424,22 +423,22 @@ def _explain(
 ) -> tuple[str, str]:
     left = lengths[0] - lengths[1]
     if gone:
-        return "deleted", "its tip is expired, and the options delete expired refs of this kind"
+        return "deleted", "its tip is expired, and the settings delete expired refs of this kind"
     if expired and tip_edited:
-        return "re-parented", f"its tip is expired but stays; {left} older snapshots leave its history"
+        return "re-parented", f"its tip is expired but kept; {left} older snapshots leave its history"
     if left:
         return "shortened", f"{left} expired snapshots leave its history"
     if expired and lengths[0] == 1:
         return "held", "its tip is a root, which is never released"
     if expired and rule == "document":
-        return "held", "its tip is expired: the rule keeps such a ref with its whole history"
+        return "held", "its tip is expired; the rule keeps the whole history of such a ref"
     if expired:
         if ref.label == f"branch:{MAIN}":
             why = "main is never deleted"
         else:
-            why = "keep_refs or keep_refs_younger_hours" if kept else "the options keep expired refs"
-        return "held", f"its tip is expired but stays ({why}), already directly above the root"
-    return "unchanged", "nothing but the root is expired on its path"
+            why = "keep_refs or keep_refs_younger_hours" if kept else "the settings keep expired refs"
+        return "held", f"its tip is expired but kept ({why}), and is already directly above the root"
+    return "unchanged", "only the root is expired on its path"
 
 
 class _Depths:
@@ -463,7 +462,7 @@ class _Depths:
 
 
 def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now: datetime) -> ExpirationPlan:
-    """Plan an expiration of a history, with ages of refs counted back from `now`; changes nothing, and raises as
+    """Plan an expiration of a history, with ages of refs relative to `now`. Changes nothing; raises as
     `plan_expiration`."""
     return plan_expiration(
         history,
@@ -478,7 +477,7 @@ def plan_for(reader: ObjectReader, history: History, expiration: Expiration, now
 def kept_refs(
     reader: ObjectReader, history: History, expiration: Expiration, now: datetime
 ) -> frozenset[str]:
-    """Return the labels of refs in `keep_refs` or younger than `keep_refs_younger_hours`; of unknown age, all refs."""
+    """Return the labels of refs in `keep_refs`, younger than `keep_refs_younger_hours`, or of unknown age."""
     if not (expiration.delete_expired_branches or expiration.delete_expired_tags):
         return frozenset()
     globs = [glob.strip() for glob in (expiration.keep_refs or "").split(",") if glob.strip()]

@@ -1,11 +1,10 @@
-"""Stored plans, the records of applied expirations, and the undo of an expiration of spec 2.
+"""Store plans, record applied expirations, and undo an expiration of spec 2.
 
     <repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.html    a plan, for the report and for approval
     <repository>/_dredge/expirations/<id>/applied.json                      the applied expiration, for its restore
 
-An undo restores the earlier repo info, byte for byte.
-Each change of the repo info first copies it to `overwritten/`, so the earlier bytes still exist. They are restored only
-if no other operation followed the expiration, and if every object of the old history still exists.
+An undo restores the earlier repo info, byte for byte, from its copy in `overwritten/`. It is refused if another
+operation followed the expiration, or if an object of the old history is missing.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from dredge.xid import new_descending_xid, new_xid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """The outcome of a restored expiration: snapshots in the history again, and labels of restored refs."""
+    """The outcome of a restored expiration: restored snapshots, and labels of restored refs."""
 
     snapshots: int
     refs: tuple[str, ...]
@@ -51,7 +50,7 @@ def restore_expiration(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Restored:
-    """Undo an expiration of spec 2. A repeated restore changes nothing.
+    """Undo an expiration of spec 2. A second restore changes nothing.
 
     Raises:
         ConfigError: no such expiration, or one of spec 1.
@@ -64,7 +63,7 @@ def restore_expiration(
     record = read_applied(uri, expiration_id, options)
     if spec_version(open_reader(uri, options)) != 2 or record.before is None:
         raise ConfigError(
-            f"{uri}: only expirations of spec 2 can be restored; this one was applied on spec 1"
+            f"{uri}: the expiration was applied on spec 1; only expirations of spec 2 can be restored"
         )
     with right_to_work(uri, holder or f"restore of expiration {new_xid(clock())}", None, options):
         writer = open_writer(uri, options)
@@ -77,7 +76,7 @@ def restore_expiration(
             _demand_objects(writer, history_of(old))
             if etag is None:
                 raise RefusedError(
-                    f"{uri}: this store gives no ETags, so a conditional write is not possible"
+                    f"{uri}: this store returns no ETags, so conditional writes are not possible"
                 )
             # Before the write: after a kill in between, a repeated restore still finds all this in the log.
             _accept(uri, later, f"expiration {expiration_id} was restored", options)
@@ -96,12 +95,12 @@ def _split(info: RepoInfo, record: AppliedExpiration, uri: str) -> tuple[Sequenc
         if update.kind != "expiration ran" and not deleted:
             what = f"{update.kind} {update.ref or ''}".strip()
             raise RefusedError(
-                f"{uri}: '{what}' followed expiration {record.expiration_id} and would be lost. Nothing was changed."
-                " Snapshots that no collection deleted can still be read from the copies in overwritten/."
+                f"{uri}: operation '{what}' followed expiration {record.expiration_id} and would be lost. Nothing was"
+                " changed. Snapshots that no collection deleted can be read from the copies in overwritten/."
             )
     raise RefusedError(
-        f"{uri}: the operations log no longer holds the state before expiration {record.expiration_id}. Nothing was"
-        " changed."
+        f"{uri}: the operations log no longer has the state before expiration {record.expiration_id}, so it cannot be"
+        " restored. Nothing was changed."
     )
 
 
@@ -135,8 +134,8 @@ def _demand_objects(reader: ObjectReader, history: History) -> None:
 
 def _collected(uri: str, what: str) -> RefusedError:
     return RefusedError(
-        f"{uri}: {what}: a collection deleted objects that the expiration had released. Nothing was changed. Restore"
-        " them first: dredge icechunk restore URI RUN --all."
+        f"{uri}: {what}, because a collection deleted objects that the expiration released. Nothing was changed."
+        " Restore the objects first: dredge icechunk restore URI RUN --all."
     )
 
 
@@ -162,7 +161,7 @@ _AT_ONCE = 16
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text and page into a folder named by its time; returns its URI. Newer plans sort first."""
+    """Write a plan as data, text and page into a new folder; returns the folder's URI. Newer folders sort first."""
     state = open_state(uri, options)
     folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
     state.put(f"{folder}/plan.txt", draw_plan(plan).encode())
@@ -173,7 +172,7 @@ def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedExpiration:
-    """The record of an applied expiration; newer ids sort first. A payload."""
+    """The record of an applied expiration, a payload. Newer ids sort first."""
 
     expiration_id: str
     at: datetime
@@ -187,7 +186,7 @@ class AppliedExpiration:
 def record_applied(
     uri: str, expiration: Expiration, applied: Applied, now: datetime, options: StorageOptions | None = None
 ) -> Applied:
-    """Write the record of an applied expiration with a change; returns the outcome with the record's id."""
+    """Record an applied expiration, unless it changed nothing; returns the outcome with the record's id."""
     if applied.plan.is_empty and not applied.refs_deleted:
         return applied
     record = AppliedExpiration(
@@ -210,7 +209,7 @@ def read_applied(uri: str, expiration_id: str, options: StorageOptions | None = 
         data = state.get(f"{EXPIRATIONS}/{expiration_id}/{APPLIED}")
     except NotFoundError:
         raise ConfigError(
-            f"{uri}: no expiration {expiration_id} is on record. `dredge icechunk runs` lists them."
+            f"{uri}: expiration {expiration_id} is unknown. `dredge icechunk runs` lists all expirations."
         ) from None
     return from_json(AppliedExpiration, json.loads(data))
 

@@ -9,9 +9,9 @@
     39              the zstd frame; releases before 2.3 do not declare its decoded size
 
 The decoded size is bounded before any allocation: the frame's blocks are walked (a block decodes to at most 128 KiB and
-has its length in its header), so a small file with a claim of gigabytes is refused unread.
+has its length in its header), so a small file with a claim of gigabytes is refused before decoding.
 
-Account for every byte of a decoded body: as part of a structure reachable from the root, or as padding.
+Every byte of a decoded body must be part of a structure reachable from the root, or padding.
 
 Files have no checksum. A flipped bit in a length, an offset or a table of offsets can leave a body that still parses
 with one manifest, snapshot or chunk fewer. The lost part is still in the body, but unreachable. So each reachable
@@ -19,7 +19,7 @@ field, vector and string is checked against the body's bounds and marked, and al
 padding between structures. The schemas give the structures (`flatbuffer` explains the layout); an unknown field is
 damage or belongs to a newer library, and might refer to live objects: the file is refused either way.
 
-A flip in a value, such as an id, passes: its object is then missing from the store, which stops or holds a collection.
+A flipped bit in a value, such as an id, passes. Then an object is missing from the store, and a collection stops.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ READ_LIMITS = ReadLimits()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A file without its frame."""
+    """A file's header and decoded body."""
 
     name: str
     file_type: FileType
@@ -75,12 +75,12 @@ class Opened:
 
     @property
     def body(self) -> bytes:
-        """A copy of the decoded body."""
+        """Return a copy of the decoded body."""
         return self.padded[: self.size].tobytes()
 
     @property
     def view(self) -> memoryview:
-        """The decoded body itself."""
+        """Return a view of the decoded body."""
         return memoryview(self.padded)[: self.size]
 
 
@@ -92,7 +92,7 @@ def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = R
     except ValueError:
         raise FormatError(f"{name}: unknown file type {header[37]} at byte 37") from None
     if file_type != expected:
-        raise FormatError(f"{name}: is a {_words(file_type)}, expected a {_words(expected)} (byte 37)")
+        raise FormatError(f"{name}: a {_words(file_type)} instead of a {_words(expected)} (byte 37)")
     size, padded = _decompress(data, name, limits)
     return Opened(
         name=name,
@@ -106,8 +106,8 @@ def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = R
 
 
 def close_file(header: bytes, body: bytes) -> bytes:
-    """Put a body behind the header of its original file. The frame declares its decoded size, as in files of Icechunk
-    2.3; all releases read it."""
+    """Encode a body with the header of its original file. The frame declares its decoded size, as in Icechunk 2.3; all
+    releases read such files."""
     import cramjam
 
     return header + bytes(cramjam.zstd.compress(body, COMPRESSION_LEVEL))
@@ -167,7 +167,7 @@ def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:
     """
     end = len(data)
     if data[start : start + 4] != ZSTD_MAGIC:
-        raise FormatError(f"{name}: no zstd frame at byte {start}")
+        raise FormatError(f"{name}: damaged: no zstd frame at byte {start}")
     if start + 5 > end:
         raise FormatError(f"{name}: truncated in the zstd frame header")
     descriptor = data[start + 4]
@@ -323,7 +323,7 @@ _SCHEMAS = {
 
 
 def views_of(opened: Opened) -> Views:
-    """The body as bytes, and with its padding as numbers of two and of four bytes."""
+    """Return the body as arrays of one, two and four bytes; the latter two include padding."""
     padded = opened.padded
     return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
@@ -331,7 +331,7 @@ def views_of(opened: Opened) -> Views:
 def account(
     opened: Opened, *, whole: bool = True, uses: bool = False, run: Callable[..., int] | None = None
 ) -> tuple[Cover, npt.NDArray[np.int64]]:
-    """Follow and mark every structure of a body; returns the marks, and the places of the uses of manifests."""
+    """Mark the bytes of every structure in a body; returns the marks, and the places where nodes use manifests."""
     schema = _SCHEMAS[opened.file_type]
     cover: Cover = np.zeros(len(opened.padded) // 4, np.uint8)
     frames = np.empty((_DEPTH_MAX, 3), np.int64)
@@ -346,7 +346,7 @@ def account(
 
 
 def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None = None) -> None:
-    """Check that all unmarked bytes are zero."""
+    """Check that all unmarked bytes are zero; raises FormatError."""
     _, _, words = views_of(opened)
     place = (run or loop_for("uncovered", opened.size))(words, cover, len(cover))
     if place >= 0:
@@ -356,14 +356,13 @@ def check_covered(opened: Opened, cover: Cover, run: Callable[..., int] | None =
 def _unsound(opened: Opened, place: int) -> FormatError:
     return FormatError(
         f"{opened.name}: damaged, or of a newer format than this reader knows: byte {place} of the decoded body"
-        f" ({opened.size} bytes) is no part of a sound structure"
+        f" ({opened.size} bytes) belongs to no known structure"
     )
 
 
 def open_accounted(
     data: bytes, name: str, expected: FileType, *, uses: bool = False
 ) -> tuple[Opened, npt.NDArray[np.int64]]:
-    """Open a snapshot or a repo info, and account for every byte; returns it with the places of the uses of
-    manifests."""
+    """Open a snapshot or a repo info, and check every byte; returns it with the places where nodes use manifests."""
     opened = open_file(data, name, expected)
     return opened, account(opened, uses=uses)[1]

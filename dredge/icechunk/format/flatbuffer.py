@@ -7,7 +7,7 @@
     reference   u32 at the field: distance forward to a table, string or vector
     vector      u32 count, then the items; a string is a vector of bytes
 
-All numbers are little endian. A wrong offset is a FormatError with file and place, never a wrong value.
+All numbers are little endian. A wrong offset raises FormatError with file and place; it never returns a wrong value.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Buffer:
         """Follow the reference at a place."""
         target = place + self.u32(place)
         if target > self.size - 4:
-            raise self.fail("reference leads outside the buffer", place)
+            raise self.fail("reference to a place outside the buffer", place)
         return target
 
     def vector_at(self, place: int, item_bytes: int) -> Vector:
         """Check and return the vector at a place."""
         count = self.u32(place)
         if place + 4 + count * item_bytes > self.size:
-            raise self.fail(f"vector of {count} items runs over the end", place)
+            raise self.fail(f"vector of {count} items is longer than the buffer", place)
         return Vector(place + 4, count)
 
     def table_at(self, place: int) -> Table:
@@ -75,7 +75,7 @@ class Buffer:
             raise self.fail("table outside the buffer", place)
         vtable = place - _I32.unpack_from(self.data, place)[0]
         if not 0 <= vtable <= self.size - 4:
-            raise self.fail("table with its vtable outside the buffer", place)
+            raise self.fail("table whose vtable is outside the buffer", place)
         vtable_bytes, table_bytes = struct.unpack_from("<HH", self.data, vtable)
         if (
             vtable_bytes < 4
@@ -100,7 +100,7 @@ class Table:
         self.table_bytes = table_bytes
 
     def field(self, slot: int, size: int) -> int:
-        """Place of a field of so many bytes; 0 if absent."""
+        """Return the place of a field of `size` bytes; 0 if absent."""
         entry = 4 + 2 * slot
         if entry + 2 > self.vtable_bytes:
             return 0
@@ -112,7 +112,7 @@ class Table:
         return self.place + offset
 
     def number(self, slot: int, size: int, *, signed: bool = False) -> int:
-        """Read a number of so many bytes; 0 if absent."""
+        """Read a number of `size` bytes; 0 if absent."""
         place = self.field(slot, size)
         return int.from_bytes(self.buffer.data[place : place + size], "little", signed=signed) if place else 0
 

@@ -1,4 +1,4 @@
-"""The loops over bodies and chunk references, compiled by numba: no Python object a reference.
+"""Loops over bodies and chunk references, compiled by numba, without a Python object for each reference.
 
 A `ChunkRef` table, in a body of n bytes (`flatbuffer` explains tables and vtables):
 
@@ -27,7 +27,7 @@ _read = 0
 
 
 def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, lengths, coords, places):  # type: ignore[no-untyped-def]
-    """Fill a row for each chunk reference; the vector of references starts at `start`."""
+    """Fill one row for each chunk reference in the vector at `start`."""
     size = len(u8)
     known = -1
     table_bytes = index_at = inline_at = length_at = id_at = location_at = packed_at = 0
@@ -95,10 +95,10 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, lengths, coords
 
 
 def native_hashes(u8, u16, u32, start, count, out, texts, frames, filled, cover):  # type: ignore[no-untyped-def]
-    """Append the first 64 bits of each native chunk's id, and the place of each virtual chunk's location.
+    """Collect the first 64 bits of each native chunk's id, and the place of each virtual chunk's location.
 
-    `texts` and `frames` get place and bytes of plain and compressed locations; `filled` counts the three. Every field
-    and vector of a reference is marked in `cover`.
+    `texts` and `frames` get place and length of plain and compressed locations; `filled` has the numbers of ids, texts
+    and frames. Every field and vector of a reference is marked in `cover`.
     """
     size = len(u8)
     known = -1
@@ -348,7 +348,7 @@ def uncovered(u32, cover, words):  # type: ignore[no-untyped-def]
 
 
 def loop_for(name: str, size: int) -> Callable[..., int]:
-    """The loop of this module for a body of `size` bytes: in Python while a process has read little, then compiled."""
+    """Return a loop for a body of `size` bytes: in Python until the process has read enough, then compiled."""
     global _read
     _read += size
     if _read > _FEW or "numba" in sys.modules:
@@ -359,7 +359,7 @@ def loop_for(name: str, size: int) -> Callable[..., int]:
 
 @functools.cache
 def compiled(name: str) -> Callable[..., int]:
-    """The compiled loop of this module, from numba's cache on disk if writable."""
+    """Return a compiled loop of this module, from numba's cache on disk if that is writable."""
     import numba
 
     function: Any = globals()[name]

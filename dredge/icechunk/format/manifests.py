@@ -1,11 +1,11 @@
-"""A manifest: the location of each chunk of its arrays. References become arrays, a column a field.
+"""A manifest: the location of each chunk of its arrays, as one array for each field of the references.
 
 The URL of a virtual chunk may lead into the repository itself:
 
     s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     with any scheme, bucket alias or endpoint
     vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
 
-Ids are random, so a location is not resolved: every spelled id in it counts as the id of a file of this repository, of
+Ids are random, so locations are not resolved: each id in a location counts as the id of a file of this repository, of
 any kind, also in another case, percent-encoded, or with tabs and line ends, which URL parsers remove. A false match
 only keeps garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
@@ -40,7 +40,7 @@ NATIVE, INLINE, VIRTUAL = 0, 1, 2
 
 
 def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
-    """All spelled ids in some locations."""
+    """Return all ids in some locations."""
     found: set[bytes] = set()
     for some in batched(locations, _BATCH):
         text = b"\0".join(some)
@@ -162,7 +162,7 @@ def named_chunks(
 
 
 def ids_in_locations(data: bytes, name: str, *, refs: int | None = None) -> set[str]:
-    """Read the ids in all locations of a manifest, with the checks of `named_chunks`."""
+    """Read the ids in all locations of a manifest; checks the file as `named_chunks` does."""
     return _named(data, name, refs, None)[1]
 
 
@@ -174,7 +174,7 @@ def _named(
     vectors = [vector for _, vector in _arrays(buffer, envelope.READ_LIMITS)]
     total = sum(vector.count for vector in vectors)
     if refs is not None and total != refs:
-        raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")
+        raise FormatError(f"{name}: damaged: it has {total} chunk references, snapshots state {refs}")
     out = np.empty(total, dtype=np.uint64)
     texts, frames = np.empty((total, 2), np.uint32), np.empty((total, 2), np.uint32)
     filled = np.zeros(3, dtype=np.int64)
@@ -231,7 +231,7 @@ def _array(
         index = buffer.table_at(buffer.follow(refs.start)).vector(0, 4)
         dimensions = index.count if index else 0
         if dimensions > DIMENSIONS_MAX:
-            raise buffer.fail(f"chunk reference of {dimensions} dimensions", refs.start)
+            raise buffer.fail(f"chunk reference with {dimensions} dimensions", refs.start)
     found = ArrayRefs(
         node_id=encode_id(table.required_inline(0, NODE_ID_BYTES, "node id")),
         kind=np.zeros(refs.count, dtype=np.uint8),

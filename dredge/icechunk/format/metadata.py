@@ -1,8 +1,8 @@
 """Snapshots, the refs of spec 1, and the repo info of spec 2: every ref, every snapshot with parent and time, and the
 log of operations.
 
-The repo info is the only mutable object. Each change first copies the old one to `overwritten/`; `latest_updates` has
-the names of those copies, newest first, and `repo_before_updates` is the name of the copy with the updates before them.
+The repo info is the only mutable object. Each change first copies the old repo info to `overwritten/`; `latest_updates`
+has the names of those copies, newest first, and `repo_before_updates` is the name of the copy with earlier updates.
 
 Spec 1 has a small JSON file for each branch or tag:
 
@@ -115,25 +115,25 @@ def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
     opened = open_file(data, name, FileType.SNAPSHOT)
     if opened.spec_version != 1:
         raise FormatError(
-            f"{name}: a snapshot of spec version {opened.spec_version} does not hold its parent"
+            f"{name}: a snapshot of spec version {opened.spec_version} does not contain its parent"
         )
     place = Buffer(opened.body, name).root().field(1, ID_BYTES)
     if not place:
-        raise ValueError(f"{name}: has no parent; a root snapshot is never edited")
+        raise ValueError(f"{name}: is a root snapshot, which is never edited")
     body = bytearray(opened.body)
     body[place : place + ID_BYTES] = decode_id(parent_id)
     edited = close_file(opened.header, bytes(body))
     before, after = parse_snapshot(data, name), parse_snapshot(edited, name)
     if replace(before, parent_id=parent_id) != after:
-        raise FormatError(f"{name}: the edited file differs in more than its parent; nothing was written")
+        raise FormatError(f"{name}: the edit would change more than the parent; nothing was written")
     return edited
 
 
 def check_name(object_id: str, name: str) -> None:
-    """Refuse a file with another id than in its name."""
+    """Check that a file has the id in its name; raises FormatError."""
     tail = name.rsplit("/", 1)[-1]
     if len(tail) == len(object_id) and tail != object_id:
-        raise FormatError(f"{name}: holds the object {object_id}")
+        raise FormatError(f"{name}: has the id {object_id}, so it is another object's file")
 
 
 def _check_uses(name: str, body: bytes, uses: Sequence[int], listed: Sequence[ManifestInfo]) -> None:
@@ -142,9 +142,7 @@ def _check_uses(name: str, body: bytes, uses: Sequence[int], listed: Sequence[Ma
         raise FormatError(f"{name}: damaged: lists a manifest twice")
     absent = {encode_id(raw) for raw in {body[at : at + ID_BYTES] for at in uses}} - ids
     if absent:
-        raise FormatError(
-            f"{name}: damaged: an array uses the manifest {min(absent)}, missing in the list of manifests"
-        )
+        raise FormatError(f"{name}: damaged: an array uses manifest {min(absent)}, which is not listed")
 
 
 def _optional_id(raw: bytes | None) -> str | None:
@@ -226,12 +224,12 @@ class Update:
 
     @property
     def operation(self) -> Operation:
-        """Its kind and time."""
+        """Kind and time of the operation."""
         return self.kind, self.updated_at
 
     @property
     def label(self) -> str | None:
-        """Label of its ref, such as "branch:main"; None for other kinds of operations."""
+        """Label of the operation's ref, such as "branch:main"; None for an operation without a ref."""
         if self.ref is None:
             return None
         return f"{'tag' if self.kind.startswith('tag') else 'branch'}:{self.ref}"
@@ -252,12 +250,12 @@ class RepoInfo:
 
     @property
     def newest(self) -> Operation | None:
-        """The newest operation; None for an empty log."""
+        """Kind and time of the newest operation; None for an empty log."""
         return self.updates[0].operation if self.updates else None
 
 
 def written_at(name: str) -> datetime | None:
-    """The time of a copy of the repo info, from its name; None for another name."""
+    """Return the time in the name of a copy of the repo info; None for another name."""
     match = _COPY.match(name)
     if match is None or not is_id(match[2]):
         return None
@@ -345,20 +343,20 @@ def parse_ref(data: bytes, key: str) -> str:
         raise _damaged(key, "not JSON" if data else "the file is empty") from None
     snapshot = value.get("snapshot") if isinstance(value, dict) else None
     if not isinstance(snapshot, str) or not is_id(snapshot):
-        raise _damaged(key, "holds no snapshot id")
+        raise _damaged(key, "the file has no snapshot id")
     return snapshot
 
 
 def _damaged(key: str, what: str) -> FormatError:
     return FormatError(
-        f"{key}: {what}. What this ref keeps alive is unknown, so nothing was changed or deleted. Restore the"
-        " file, or let Icechunk delete the ref."
+        f"{key}: {what}. The snapshots of this ref are unknown, so nothing was changed or deleted. Restore the file,"
+        " or delete the ref with Icechunk."
     )
 
 
 def live_refs(keys: Collection[str]) -> dict[tuple[str, str], str]:
-    """Choose the live refs among the keys below `refs/`: key of the file by ("branch" or "tag", name), without deleted
-    tags."""
+    """Choose the refs that are not deleted among the keys below `refs/`; returns the file's key by ("branch" or "tag",
+    name)."""
     present = set(keys)
     found: dict[tuple[str, str], str] = {}
     for key in keys:

@@ -7,5 +7,5 @@
     records, messages            rows of the key-value store, and the protobuf messages of rows and entries
     gc_files                     files of garbage collection: the rules, and lists of a server
 
-The embedded lakeFS reads with the same modules, and its own write the tables; no module here depends on a server.
+The embedded lakeFS reads with the same modules, and writes tables with its own. No module here needs a server.
 """

@@ -1,4 +1,4 @@
-"""Physical addresses, and their form in comparisons: the key relative to the namespace.
+"""Physical addresses, and their canonical form for comparisons: the key relative to the namespace.
 
 A relative address is taken literally. A full address is a URI; inside the namespace (compared with a trailing slash;
 `s3`, `s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace. A server on a
@@ -45,13 +45,13 @@ def canonical_address(address: str, address_type: int, namespace: str) -> str | 
 
 
 def is_parsed_by_server(address: str) -> bool:
-    """Whether a server can parse an address as a URI: it has a scheme or is a path, and no bad escape."""
+    """Return whether a server can parse an address as a URI: a scheme or a path, and no invalid escape."""
     match = _URI.match(address)
     return (match is not None or address.startswith("/")) and _parses(address)
 
 
 def reworded(address: str) -> str:
-    """Return a full address in a server's spelling: without user and query, and decoded if it is lossless."""
+    """Return a full address as a server spells it: without user and query, and decoded if decoding loses nothing."""
     match = _URI.match(address)
     if match is None or not _parses(match[2]):
         return address
@@ -79,8 +79,8 @@ def address_readings(address: str, address_type: int, namespace: str) -> tuple[s
 def answer_readings(address: str, namespace: str) -> tuple[str, ...]:
     """Return every possible key of an address in a server's response, the server's reading first.
 
-    A server may return an address decoded, so that `x%20y` becomes `x y`. It also leaves out a query; only the store
-    can say whether a key has one.
+    A server may return an address decoded, so that `x%20y` becomes `x y`. It also omits a query; only the store shows
+    whether a key has a query.
     """
     found = address_readings(address, AddressType.FULL, namespace)
     encoded = [quote(key, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") for key in found]

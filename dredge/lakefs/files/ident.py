@@ -22,7 +22,7 @@ _EMPTY_MAP = b"\x04" + _INT.pack(2, 8, 0)
 
 
 def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
-    """The bytes of a map in a hash."""
+    """Encode a map for a hash."""
     if not values:
         return _EMPTY_MAP
     items = sorted((key.encode(), value) for key, value in values.items())
@@ -34,23 +34,23 @@ def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
 
 
 def int64_bytes(value: int) -> bytes:
-    """The bytes of a number in a hash."""
+    """Encode a number for a hash."""
     return _INT.pack(2, 8, value)
 
 
 def string_bytes(value: str | bytes) -> bytes:
-    """The bytes of a string in a hash."""
+    """Encode a string for a hash."""
     raw = value.encode() if isinstance(value, str) else value
     return b"\x01" + int64_bytes(len(raw)) + raw
 
 
 class TableHash:
-    """The id of a table: SHA-256 over its records and the properties known before it is closed.
+    """Computes the id of a table: SHA-256 over its records and the properties known before the table is closed.
 
         for each record, key then value:  decimal length · the bytes · "|"
         then the properties as a string map: {type: ranges} or {type: metaranges}, and those of a dump
 
-    Blocks and compression do not enter it, so equal records have equal ids, whatever their layout.
+    The id does not depend on blocks and compression, so equal records have equal ids in any layout.
     Source: lakeFS pkg/graveler/sstable/writer.go
     """
 
@@ -64,8 +64,8 @@ class TableHash:
         self._hash.update(b"%d%b|%d%b|" % (len(key), key, len(value), value))
 
     def finish(self, properties: Mapping[str, str] | Mapping[str, bytes]) -> str:
-        """Add the properties and return the id. `properties`: `type`, and those of a refs dump; without those computed
-        at its end; returns 64 lowercase hex digits."""
+        """Add the properties and return the id, 64 lowercase hex digits. `properties` are `type` and those of a refs
+        dump, without properties computed when the table is closed."""
         self._hash.update(string_map(properties))
         return self._hash.hexdigest()
 

@@ -26,7 +26,7 @@ class Value:
     data: bytes  # an encoded entry, or an encoded RangeData
 
     def encode(self) -> bytes:
-        """Encode the value as a table holds it. Raises ValueError if a part is larger than a server accepts."""
+        """Encode the value as in a table. Raises ValueError if a part is larger than a server accepts."""
         if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
             raise ValueError(f"the identity or the data of an entry has more than {PART_SIZE_MAX} bytes")
         return b"".join(
@@ -35,7 +35,7 @@ class Value:
 
     @classmethod
     def decode(cls, raw: bytes, name: str) -> Value:
-        """Read it from a table."""
+        """Decode the value of a table's record."""
         try:
             identity, at = _part(raw, 0)
             data, _ = _part(raw, at)
@@ -66,7 +66,7 @@ class RangeInfo:
     count: int
 
     def value(self) -> Value:
-        """The value of this range's record in a metarange."""
+        """Return the value of this range's record in a metarange."""
         data = messages.RangeData(
             min_key=self.min_key, max_key=self.max_key, estimated_size=self.estimated_size, count=self.count
         )
@@ -74,21 +74,21 @@ class RangeInfo:
 
     @classmethod
     def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
-        """Read a record of a metarange."""
+        """Decode a record of a metarange."""
         value = Value.decode(raw, name)
         data = messages.decode(messages.RangeData, value.data, name)
         range_id = value.identity.decode("ascii", errors="replace")
         if not is_table_id(range_id):
             raise FormatError(f"{name}: {value.identity!r} is not the id of a range")
         if data.max_key != key:
-            raise FormatError(f"{name}: its largest key {data.max_key!r} differs from the record's key")
+            raise FormatError(f"{name}: a range's largest key {data.max_key!r} differs from its record's key")
         if data.count < 1:
             raise FormatError(f"{name}: a range of {data.count} records")
         return cls(range_id, data.min_key, data.max_key, data.estimated_size, data.count)
 
 
 def is_table_id(text: str) -> bool:
-    """Whether a string has the form of an id of a range or metarange."""
+    """Return whether a string has the form of an id of a range or metarange."""
     return len(text) == 64 and _HEX.issuperset(text)
 
 
@@ -105,7 +105,7 @@ class MetaRange:
         return sum(item.count for item in self.ranges)
 
     def position(self, key: bytes) -> int:
-        """Index of the first range with a last key >= a key."""
+        """Return the index of the first range whose last key is >= a key."""
         return bisect_left(self.ranges, key, key=lambda item: item.max_key)
 
 
@@ -120,5 +120,5 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
         for number, (key, value) in enumerate(table.records)
     )
     if len({item.id for item in ranges}) != len(ranges):
-        raise FormatError(f"{name}: one range is named twice")
+        raise FormatError(f"{name}: lists a range twice")
     return MetaRange(expected_id or table.id, ranges)

@@ -1,4 +1,4 @@
-"""Repositories and branches as values, and the places of all records in the key-value store.
+"""Repositories and branches as values, and the keys of all records in the key-value store.
 
 Layout (partition / key → message):
 
@@ -83,7 +83,7 @@ class Repository:
 
     @classmethod
     def decode(cls, data: bytes) -> Repository:
-        """Read a record. Raises FormatError if not a RepositoryData message."""
+        """Decode a record; raises FormatError if it is not a RepositoryData message."""
         record = messages.decode(messages.RepositoryData, data, "repository record")
         return cls(
             name=record.id,
@@ -113,7 +113,7 @@ class Branch:
         return (self.staging_token, *self.sealed_tokens) if self.staging_token else self.sealed_tokens
 
     def sealed(self, token: str) -> Branch:
-        """The branch with its current token sealed and a fresh one in place."""
+        """Return the branch with its current token sealed and a new staging token."""
         return replace(self, staging_token=token, sealed_tokens=self.tokens)
 
     def encode(self) -> bytes:
@@ -130,7 +130,7 @@ class Branch:
 
     @classmethod
     def decode(cls, data: bytes) -> Branch:
-        """Read a record. Raises FormatError if not a BranchData message."""
+        """Decode a record; raises FormatError if it is not a BranchData message."""
         record = messages.decode(messages.BranchData, data, "branch record")
         return cls(
             record.id, record.commit_id, record.staging_token, tuple(record.sealed_tokens), record.hidden
@@ -138,7 +138,7 @@ class Branch:
 
 
 def repository_key(name: str) -> bytes:
-    """Key of a repository's record in REPOSITORIES_PARTITION."""
+    """Return the key of a repository's record in REPOSITORIES_PARTITION."""
     return f"repos/{name}".encode()
 
 
@@ -147,5 +147,5 @@ COMMITS = "_lakefs/retention/gc/commits"
 
 
 def uncommitted_key(run_id: str) -> str:
-    """Key of the folder of a run's parquet files."""
+    """Return the key of the folder with a run's parquet files."""
     return f"{UNCOMMITTED}/{run_id}/uncommitted/"

@@ -315,13 +315,8 @@ class Waits:
 
     @classmethod
     def of(cls, rows: pa.Table, facts: PartFacts, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
-        """Count the rows of a shard and its candidates.
-
-        Args:
-            facts: counts of `rows`.
-            found: candidates of the run, with `code` and `reason`.
-            confirmed: mask of the candidates whose wait is over.
-        """
+        """Count the rows of a shard and its candidates. `facts`: counts of `rows`. `found`: candidates of the run, with
+        `code` and `reason`. `confirmed`: mask of the candidates whose wait is over."""
         new = rows.filter(
             pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _time(turn.begins_at)))
         )

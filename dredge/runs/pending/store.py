@@ -208,17 +208,10 @@ def is_part(key: str) -> bool:
 
 
 def list_superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
-    """Return parts of earlier lists. No run needs them: a waiting run has read its list.
-
-    Args:
-        state: on the folder of lease and index. Its pointer is read after the files were listed, so that no part of a
-            new list is returned.
-        files: listed a week ago or earlier.
-        prefix: of parts in the listing.
-
-    Raises:
-        DredgeError: the pointer cannot be read.
-    """
+    """Return parts of earlier lists. No run needs them: a waiting run has read its list. `state`: on the folder of
+    lease and index. Its pointer is read after the files were listed, so that no part of a new list is returned.
+    `files`: listed a week ago or earlier. `prefix`: of parts in the listing. Raises DredgeError: the pointer cannot be
+    read."""
     named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in read_named_parts(state)}
     return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
 

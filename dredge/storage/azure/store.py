@@ -78,11 +78,7 @@ class Page:
 
 
 class Pages:
-    """The pages of one listing.
-
-    Args:
-        start_from: first name; "" for all. Only for accounts in the order of names.
-    """
+    """The pages of one listing. `start_from`: first name; "" for all. Only for accounts in the order of names."""
 
     def __init__(
         self, options: StorageOptions, url: str, prefix: str, start_from: str = "", delimiter: str = ""

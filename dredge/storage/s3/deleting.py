@@ -60,13 +60,9 @@ _NO_CONDITION = frozenset({"NotImplemented", "501"})
 
 
 class S3Copier(BaseCopier):
-    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
-
-    Attributes:
-        LIMIT_BYTES: largest object that is copied by one request.
-        PART_BYTES: size of a part above that. 5 TiB, the largest object, are 5,120 parts of a GiB; a store takes
-            10,000.
-    """
+    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets. `LIMIT_BYTES`: largest
+    object that is copied by one request. `PART_BYTES`: size of a part above that. 5 TiB, the largest object, are 5,120
+    parts of a GiB; a store takes 10,000."""
 
     LIMIT_BYTES = COPY_LIMIT_BYTES
     PART_BYTES = 1 << 30

@@ -36,8 +36,7 @@ class Scene:
     hours: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     actor: str
     move: str
     where: str
@@ -77,8 +76,7 @@ class _Life(NamedTuple):
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
+class _Path(NamedTuple):
     """The way to a state: a list with a shared beginning."""
 
     before: _Path | None = None

@@ -9,6 +9,7 @@ from benchmarks.scale import FIGURES, bends
 from benchmarks.scale_lake import ScaleLake
 from benchmarks.scale_objects import PER_SLICE, Virtual, etags, sizes
 from benchmarks.scale_ranges import MARK, describe, entries, is_garbage, is_staged, path_of
+from benchmarks.scale_server import MadeUpTable
 from benchmarks.scale_store import KINDS, VirtualDeleter, VirtualReader, requests, restore
 from benchmarks.tables import STEPS
 from dredge.errors import NotFoundError
@@ -77,7 +78,8 @@ def test_a_made_up_range_has_the_records_of_its_id(tmp_path: Path, version: int)
     virtual, number = Virtual(4 * PER_SLICE, "2026-01-02T03:04:05+00:00"), 3
     virtual.write(tmp_path)
     info = describe(virtual, number, 3)[version]
-    (tmp_path / "range").write_bytes(MARK + b"%d %d" % (number, version))
+    mark = MARK + b"%d %d" % (number, version)
+    (tmp_path / "range").write_bytes(mark)
     data = VirtualReader(Location("local", "", str(tmp_path), f"file://{tmp_path}")).get("range")
     records = read_table(data, info.id, kind=RANGES, expected_id=info.id).records
     numbers = virtual.in_slice(number)
@@ -87,6 +89,7 @@ def test_a_made_up_range_has_the_records_of_its_id(tmp_path: Path, version: int)
     assert [record.key.decode() for record in records] == list(map(path_of, numbers.tolist()))
     assert [record.value[-len(entry) :] for record, entry in zip(records, encoded, strict=True)] == encoded
     assert (info.count, info.min_key, info.max_key) == (len(records), records[0].key, records[-1].key)
+    assert list(MadeUpTable(virtual, mark).records(records[7].key)) == records[7:]
 
 
 def test_a_lake_that_was_begun_is_finished(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_server_words_full_addresses_as_it_parsed_them_and_every_key_that_they
 @pytest.mark.parametrize(
     ("defect", "message"),
     [
-        ("prepare_commits_404", "does not mean that nothing is committed|404"),
+        ("prepare_commits_404", "the active commits are unknown|404"),
         ("page_missing", "staged addresses are missing"),
     ],
 )

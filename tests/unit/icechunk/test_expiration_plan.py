@@ -33,12 +33,12 @@ def said_of(plan: ExpirationPlan, label: str) -> tuple[str, str, int, int]:
 @pytest.mark.parametrize(
     ("time", "rule", "action", "why", "lengths"),
     [
-        (0.5, "spec_v1", "unchanged", "nothing but the root is expired", (5, 5)),
-        (0.5, "document", "unchanged", "nothing but the root is expired", (5, 5)),
+        (0.5, "spec_v1", "unchanged", "only the root is expired", (5, 5)),
+        (0.5, "document", "unchanged", "only the root is expired", (5, 5)),
         (3.5, "spec_v1", "shortened", "3 expired snapshots leave its history", (5, 2)),
         (3.5, "document", "shortened", "3 expired snapshots leave its history", (5, 2)),
-        (9.0, "spec_v1", "re-parented", "stays; 3 older snapshots leave its history", (5, 2)),
-        (9.0, "document", "held", "the rule keeps such a ref with its whole history", (5, 5)),
+        (9.0, "spec_v1", "re-parented", "kept; 3 older snapshots leave its history", (5, 2)),
+        (9.0, "document", "held", "the rule keeps the whole history of such a ref", (5, 5)),
     ],
 )
 def test_a_plan_says_what_happens_to_main_and_why(
@@ -51,7 +51,7 @@ def test_a_plan_says_what_happens_to_main_and_why(
 
 @pytest.mark.parametrize(
     ("tip", "action", "why"),
-    [("0", "held", "a root, which is never released"), ("1", "held", "the options keep expired refs")],
+    [("0", "held", "a root, which is never released"), ("1", "held", "the settings keep expired refs")],
 )
 def test_an_expired_ref_beside_the_root_stays(tip: str, action: str, why: str) -> None:
     found = said_of(planned(3.5, "spec_v1", {"main": "4"}, {"old": tip}), "tag:old")

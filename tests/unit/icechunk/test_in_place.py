@@ -400,7 +400,7 @@ def line(tmp_path: Path) -> Line:
 
 @pytest.mark.parametrize(
     ("snapshot", "old", "why"),
-    [("3", "1", "the plan knew"), ("ZZZZZZZZZZZZZZZZZZZ0", "2", "ZZZZZZZZZZZZZZZZZZZ0 is missing")],
+    [("3", "1", "as in the plan"), ("ZZZZZZZZZZZZZZZZZZZ0", "2", "ZZZZZZZZZZZZZZZZZZZ0 is missing")],
 )
 def test_a_snapshot_that_is_not_as_planned_is_not_edited(
     line: Line, snapshot: str, old: str, why: str

@@ -162,8 +162,8 @@ def test_a_ref_whose_name_cannot_be_read_is_not_passed_over(repo: Path, entry: s
 @pytest.mark.parametrize(
     ("remains", "why"),
     [
-        ("an earlier repo info", "overwritten/ holds earlier versions of it"),
-        ("a snapshot of spec 2", "is of spec 2"),
+        ("an earlier repo info", "overwritten/ has earlier versions of it"),
+        ("a snapshot of spec 2", "has spec 2"),
     ],
 )
 def test_migrated_repository_without_its_repo_info_is_not_taken_for_spec_1(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 
 from airflow_dredge.operators.dag_factory import About, Many, many_dag
 from airflow_dredge.operators.lakefs.many import (
@@ -25,6 +26,7 @@ from airflow_dredge.operators.lakefs.params import (
 from airflow_dredge.operators.schedules import (
     NO_BACKFILLS,
     data_window,
+    of_this_parse,
     read_schedules,
     read_settings,
     run_types,
@@ -110,6 +112,14 @@ def test_a_variable_that_says_something_else_is_told(named: Any, text: str) -> N
     named(text)
     with pytest.raises(ConfigError):
         read_schedules("schedules", "repository")
+
+
+def test_a_task_of_one_dag_needs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    both: dict[str, dict[str, Any]] = {"often": {"a": 1}, "clean": {"a": 2}}
+    assert of_this_parse(both) == both
+    for dag_id, found in (("clean", {"clean": {"a": 2}}), ("lakefs_gc", {})):
+        monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, dag_id)
+        assert of_this_parse(both) == found
 
 
 def test_entries_that_agree_about_a_repository_are_one(named: Any) -> None:

@@ -1,1 +1,1 @@
-"""Step list_candidates: find garbage older than the cutoff; garbage that has waited is a candidate."""
+"""Step list_candidates: find garbage older than the cutoff; garbage found long enough ago becomes a candidate."""

@@ -1,4 +1,4 @@
-"""Chunks in a run without a listing of chunks; and, in a clean run, those that such runs miss.
+"""Find unreachable chunks without a listing of chunks; in a clean run, also find the chunks missed by such runs.
 
     unreferenced manifests (listed) ──> names and sizes of their chunks, each once ──> not counted: garbage
 
@@ -55,15 +55,15 @@ from dredge.storage.parallel import ordered_map
 
 _STEP = ListCandidatesOutput.STEP
 GATHERED_MAX = 2 << 20
-"""Rows in the memory of a task."""
+"""Maximum number of rows in the memory of a task."""
 
 type Shards = Mapping[int, PartInfo]
-"""Rows of chunks as a listing has them, each chunk once, by the first bits of the ids."""
+"""Rows of chunks in the form of a listing, each chunk once, sorted into shards by the first bits of the ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameTask:
-    """Rows of a part of found manifests; `name` is the prefix of the task's files."""
+    """A range of rows of a part of found manifests; `name` is the prefix of the task's files."""
 
     name: str
     part: PartInfo
@@ -73,8 +73,8 @@ class NameTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameResult:
-    """Chunks by shard, and keys of damaged, missing or archived manifests; or, of an inventory, its figures: objects
-    below `chunks/`, their bytes, names that are not ids, rows of the files."""
+    """Chunks by shard, and keys of damaged, missing or archived manifests. For an inventory: figures of objects below
+    `chunks/`, their bytes, names that are not ids, and rows of the files."""
 
     shards: dict[int, PartInfo]
     unread: list[str] = field(default_factory=list)
@@ -137,7 +137,7 @@ def write_by_shard(folder: RunFolder, bits: int, name: str, rows: pa.Table) -> d
 
 
 def hashes_of_keys(keys: pa.ChunkedArray) -> Hashes:
-    """The first 64 bits of the ids in keys of chunks."""
+    """Return the first 64 bits of the ids in keys of chunks."""
     return hashes_of_names(pc.utf8_slice_codeunits(keys, len(CHUNKS)))[0]
 
 
@@ -173,7 +173,7 @@ class SelectResult:
 
 @partition_function
 def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
-    """Write the chunks of a shard without a live manifest as found."""
+    """Write the chunks of a shard that no live manifest has, as found objects."""
     rows = once(list(run.folder.read_parts(task.rows)))
     hashes, absent, counts = hashes_of_keys(rows["key"]), None, Counter[str]()
     if config.counted is not None:
@@ -208,7 +208,7 @@ def bytes_of(rows: pa.Table) -> int:
 
 
 def still_there(reader: ObjectReader, cutoff: datetime, rows: pa.Table) -> pa.Table:
-    """Ask the store for chunks; return the existing old ones as a listing would."""
+    """Ask the store for chunks; return those that exist and are older than the cutoff, in the form of a listing."""
     asked = ordered_map(partial(_stat, reader), rows["key"].to_pylist(), AT_ONCE)
     found = [info for info in asked if info is not None and is_old(info.last_modified, cutoff)]
     columns = {name: [getattr(info, name) for info in found] for name in LISTING_SCHEMA.names}
@@ -231,8 +231,8 @@ def select(
     counted: CountedSet | None,
     live: Sequence[list[PartInfo]] = (),
 ) -> tuple[Counter[str], list[PartInfo]]:
-    """Find the chunks without a live manifest: figures, and the sets of `SelectResult.absent`. `counted` and `live`, by
-    shard, are of the mark; see `SelectConfig`."""
+    """Find the chunks without a live manifest; returns figures, and the sets of `SelectResult.absent`. `counted` and
+    `live` come from the mark, by shard; see `SelectConfig`."""
     tuning = run.plan.config.tuning
     shards = range(len(live)) if counted is None else sorted({shard for parts in found for shard in parts})
     tasks = [
@@ -287,7 +287,7 @@ def find_chunks(
 
 
 def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
-    """Write the waited chunks of the list by shard, in a run without a listing."""
+    """Write the chunks of the pending list that have waited long enough, by shard, in a run without a listing."""
     state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
     for part in (part for shard, part in before.parts.items() if shard):
         rows = without(state.read_part(part).cast(PENDING), before.gone)
@@ -314,7 +314,7 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
     if unread:
         fate = "are deleted if listed" if run.plan.mode == CLEAN else "stay until the next clean run"
         record.warn(
-            f"{len(unread):,} unneeded manifests cannot be read, such as {unread[0]}: their chunks {fate}"
+            f"{len(unread):,} unreachable manifests cannot be read, such as {unread[0]}: their chunks {fate}"
         )
     return results
 
@@ -325,8 +325,8 @@ def found_parts(record: StepRecord, kind: str) -> list[PartInfo]:
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
-    """Find the chunks beyond the reach of optimized runs: figures and a few keys; None for an optimized run, or without
-    a state."""
+    """Find the chunks that optimized runs missed; returns figures and a few keys, or None for an optimized run or
+    without a state."""
     plan = run.plan
     if plan.mode != CLEAN:
         return None
@@ -342,7 +342,7 @@ def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, An
             tables.append(rows.filter(pa.array(~known)))
         missed = _beyond_manifests(run, runner, record, tables)
     except DredgeError as error:
-        record.warn(f"chunks that optimized runs may have missed are unknown: {error}")
+        record.warn(f"chunks missed by optimized runs could not be counted: {error}")
         return None
     return {
         "objects": missed.num_rows,
@@ -394,7 +394,7 @@ def name_inventory(
 
 def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
     if rows["size"].null_count or rows["last_modified"].null_count:
-        raise FormatError("the inventory has no size or no time for some chunks. Nothing was deleted.")
+        raise FormatError("the inventory lacks size or time of some chunks. Nothing was deleted.")
     _, is_id = hashes_of_names(pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)))
     counts.update(listed_objects=rows.num_rows, foreign=int((~is_id).sum()), listed_bytes=bytes_of(rows))
     return rows.filter(pa.array(is_id)).select(LISTING_SCHEMA.names).cast(LISTING_SCHEMA)
@@ -407,8 +407,8 @@ def find_in_inventory(
     dead: Sequence[NameResult],
     pinned: tuple[LocatedSet, ...],
 ) -> None:
-    """Find deletable chunks, and absent live chunks. Raises RefusedError: the inventory has changed, or has no chunks
-    although some are live; FormatError: a file of it, or a live manifest, is missing or damaged."""
+    """Find deletable chunks and absent live chunks in an inventory. Raises RefusedError: the inventory has changed, or
+    has no chunks although some are live; FormatError: one of its files, or a live manifest, is missing or damaged."""
     mark, contents = (
         record.input(MarkOutput),
         find_again(run.plan.inventory, run.plan.uri, run.store_now(), run.options),
@@ -420,9 +420,9 @@ def find_in_inventory(
     counts = sum((Counter(result.counts) for result in read), Counter[str]())
     if mark.chunks and not counts["listed_objects"]:
         raise RefusedError(
-            f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although"
-            " chunks are live: it is of other prefixes. Nothing was deleted. Use another inventory, or none (then the"
-            " run lists the store)."
+            f"inventory {contents.source.uri} has no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, although chunks"
+            " are live, so it covers other prefixes. Nothing was deleted. Use an inventory of this prefix, or none:"
+            " the run then lists the store."
         )
     found = [*(result.shards for result in read), *(result.shards for result in dead)]
     totals, absent = select(run, runner, record, found, pinned, None, mark.chunk_shards)

@@ -51,8 +51,8 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
-"""Columns of candidates: `address` is the key relative to the repository, `hash` is its hash, as in pins. An unlisted
-chunk has no tag."""
+"""Columns of candidates: `address` is the key relative to the repository, `hash` its hash as in pins. A chunk found
+without a listing has no ETag."""
 
 _BITS_PER_CHAR = 5
 _ID_BITS = 64
@@ -68,7 +68,7 @@ FIGURES = (
 _FOREIGN_SHOWN = 3
 _LISTED_AT_ONCE = 32
 _LIVE_LISTED_ALONE = 5_000
-"""A range with more live ids is listed in pieces: pages of one listing wait for each other."""
+"""A range with more live ids is listed in pieces at once, because a listing returns its pages one after another."""
 
 
 def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
@@ -104,8 +104,8 @@ def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """A range of names in the folder of a kind: `low` inclusive, `high` exclusive, "" is open. The number is in the
-    names of the parts."""
+    """A range of names in the folder of a kind: `low` inclusive, `high` exclusive, "" is open. `number` is part of the
+    names of its files."""
 
     kind: str
     number: int
@@ -128,7 +128,7 @@ class ListTask:
         )
 
     def list_at_once(self, reader: ObjectReader) -> Iterator[pa.RecordBatch]:
-        """List the range as ranges of the next character, several at once."""
+        """List the range in parallel, split by the next character."""
         first = self.low or ALPHABET[0] * len(self.high)
         bounds = [self.low, *(first + char for char in ALPHABET[1:]), self.high]
         ranges = [replace(self, low=low, high=high) for low, high in pairwise(bounds)]
@@ -143,7 +143,7 @@ class ListTask:
         return low, high
 
     def shards(self, bits: int) -> range:
-        """Numbers of the shards with ids of the range, for sets split by so many first bits."""
+        """Return the numbers of the shards that may have ids of the range, for 2**bits shards."""
         low, high = self.numbers
         return range(low >> (_ID_BITS - bits), (high >> (_ID_BITS - bits)) + 1)
 
@@ -294,7 +294,7 @@ def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, a
 
 
 def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Select the new manifests on a page of a listing with unproved bytes: part of the index, and tag of the file."""
+    """Return the new manifests with unproved bytes on a page of a listing: index part and ETag of each."""
     names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
     new = pc.is_in(names, pa.array(list(read), pa.string()))
     rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)

@@ -128,8 +128,8 @@ def _refuse_absent(run: Run, record: StepRecord) -> None:
     for kind in ("snapshots", "manifests"):
         if count := record.counts[f"{kind}_absent"]:
             raise FormatError(
-                f"{run.plan.uri}: the listing of {OBJECT_FOLDERS[kind]} lacks {count} live {kind}. Nothing was deleted."
-                " The repository is damaged, or the store's listing is wrong."
+                f"{run.plan.uri}: the listing of {OBJECT_FOLDERS[kind]} lacks {count} live {kind}. Nothing was"
+                " deleted. The repository is damaged, or the listing is wrong: check with Icechunk."
             )
 
 
@@ -145,7 +145,9 @@ def _warn_of_foreign(
         ]
         if names:
             count, shown = record.counts[f"{kind}_foreign"], ", ".join(names[:_FOREIGN_SHOWN])
-            record.warn(f"{count:,} names in {kind} are not ids; they are never deleted: {shown}")
+            record.warn(
+                f"{count:,} names in {kind}/ are not ids, so these objects are never deleted: {shown}"
+            )
 
 
 def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) -> None:
@@ -174,13 +176,13 @@ def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) 
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
-    """The copies needed by the operations log: its chain, and all copies in the current repo info."""
+    """Return the copies that the operations log needs: those of its chain, and all in the current repo info."""
     needed = {update.backup for update in info.updates if update.backup is not None}
     link = info.before_updates
     chain: set[str] = set()
     while link is not None:
         if link in chain:
-            raise FormatError(f"{reader.uri}/{_FOLDER}: the chain of the operations log has no end")
+            raise FormatError(f"{reader.uri}/{_FOLDER}: damaged: the copies of the repo info form a cycle")
         chain.add(link)
         try:
             link = parse_repo_info(reader.get(_FOLDER + link), _FOLDER + link).before_updates

@@ -43,7 +43,7 @@ from dredge.storage.parallel import at_once
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
-"""Rows of a shard of chunks, about."""
+"""Approximate number of rows in a shard of chunks."""
 _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
 """Counts of the step, and the names of the list's figures."""
 
@@ -110,8 +110,8 @@ def _below(rows: pa.Table, prefix: str) -> Mask:
 def advance_shard(
     folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
 ) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
-    """Compare a shard with the list; returns found rows as candidates and as rows of a mark, the list before, and the
-    updated rows."""
+    """Compare a shard with the list; returns the found rows as candidates and as rows of a mark, the earlier list, and
+    the updated rows."""
     kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
     parts = [part for kind in kinds for part in config.found[kind]]
     pieces = (_of_shard(folder.read_part(part), shard, config.bits) for part in parts)
@@ -156,7 +156,7 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
     if not unseen.any():
         return live
     if (mark := folder.read_output(MarkOutput)) is None:
-        raise FormatError(f"run {folder.run_id}: the mark is being made again. Nothing was deleted.")
+        raise FormatError(f"run {folder.run_id}: another try is repeating the mark. Nothing was deleted.")
     for kind, prefix in OBJECT_FOLDERS.items():
         mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()
         if not mine.any():
@@ -175,7 +175,7 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The list of earlier runs, the deletions of the run below this one, and the life of the repository."""
+    """The pending list of earlier runs, the deletions of the base run, and the life of the repository."""
 
     stored: Stored
     gone: tuple[LocatedSet, ...]
@@ -188,7 +188,8 @@ class Before:
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
-    """Read the list of the run before; warns if all waits begin again. RefusedError: it is of a newer version."""
+    """Read the last run's pending list; warns if all waits begin again. Raises RefusedError: a newer version wrote
+    it."""
     mark, plan = record.input(MarkOutput), run.plan
     if mark.known is None:  # a report on a planned expiration
         return Before(stored=Stored(), gone=(), life="")
@@ -200,7 +201,7 @@ def read_before(run: Run, record: StepRecord) -> Before:
         stored = find_list(run.state, plan.uri, run.store_now, life)
     problem = stored.problem
     if mark.known_is_damaged:
-        problem = "the record of the run before this one is damaged"
+        problem = "the record of the last mark is damaged"
     elif stored.pending is None and plan.mode != CLEAN:
         problem = problem or "it is gone"
     try:
@@ -209,7 +210,7 @@ def read_before(run: Run, record: StepRecord) -> Before:
         problem = f"the deletions of the last run cannot be read ({error})"
     if problem:
         stored = Stored(etag=stored.etag, problem=problem)
-        record.warn(f"all garbage begins a new wait: the pending list cannot be used: {problem}")
+        record.warn(f"all garbage waits again, because the pending list cannot be used: {problem}")
         record.details["waits_anew"] = problem
     return Before(stored=stored, gone=gone, life=life)
 
@@ -229,7 +230,7 @@ def _gone(run: Run) -> tuple[LocatedSet, ...]:
 
 
 def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before) -> None:
-    """Update the list with all found rows; waited rows are candidates."""
+    """Update the pending list with all found rows; rows that have waited long enough become candidates."""
     config = _config(run, record, before)
     if config.turn.waits and config.before:  # waiting files keep their manifests and chunks
         rows, _, _, advanced = advance_shard(run.folder, run.state, config, 0)

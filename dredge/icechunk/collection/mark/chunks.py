@@ -35,15 +35,15 @@ log = logging.getLogger("dredge")
 
 _BITS_MAX = 10
 _REFS_PER_FILE = 1000
-"""Reading a file costs as much as decoding so many references."""
+"""Cost of reading a file, in decoded references."""
 
 
 @partition_function
 def read_manifests(
     run: WorkerRun, _: None, task: tuple[str, dict[str, int]]
 ) -> tuple[PartInfo, dict[str, str]]:
-    """Read manifests, given with their numbers of references, and write their chunks as a part of the index of a given
-    name; returns it with the MD5 of each manifest's bytes."""
+    """Read manifests (given with their numbers of references) and write their chunks as a part of the index named
+    `name`; returns the part, and the MD5 of each manifest's bytes."""
     name, refs = task
     rows = []
     digests: dict[str, str] = {}
@@ -77,7 +77,7 @@ def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The chunks of the live manifests; against the base in an optimized run."""
+    """The chunks of the live manifests; in an optimized run, the changes since the base."""
 
     bits: int  # the first so many bits of an id are its shard
     counted: CountedSet | None  # number of live manifests by chunk; None without counts
@@ -90,8 +90,8 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountConfig:
-    """Payload of all tasks: shard bits, the prefix of file names, and whether counts and sets of native chunks are
-    written."""
+    """Payload of all tasks: shard bits, prefix of file names, and whether tasks write counts and sets of native
+    chunks."""
 
     bits: int
     label: str
@@ -161,8 +161,8 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
 def find_live_chunks(
     run: Run, runner: TaskRunner, index: ManifestIndex, base: Base | None, refs: Mapping[str, int]
 ) -> Chunks:
-    """Read manifests missing from the index; write and count the live chunks, in an optimized run the changes since an
-    earlier run. The dry run of a clean run counts nothing."""
+    """Read manifests missing from the index, then write and count the live chunks; an optimized run writes and counts
+    changes since an earlier run. A clean dry run counts nothing."""
     before = {manifest for row in base.rows.values() for manifest in row.manifests} if base else set[str]()
     new, dropped = refs.keys() - before, before - refs.keys()
     wanted = {manifest: refs[manifest] for manifest in new}
@@ -176,7 +176,7 @@ def find_live_chunks(
         results = _count(run, runner, index, new, dropped, config)
         damaged = [result.index_part for result in results if result.is_damaged]
         for name in damaged:
-            log.warning("the index's part %s is damaged; its manifests are read again", name)
+            log.warning("index part %s is damaged; its manifests are read again", name)
             index.drop(name)
         if not damaged:
             break

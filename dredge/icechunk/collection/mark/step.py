@@ -58,7 +58,7 @@ from dredge.storage.parallel import at_once, ordered_map
 
 
 def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
-    """Add the ancestors of tips outside the history: files of spec 1 have the id of their parent."""
+    """Add the ancestors of tips outside the history, from the parent ids in files of spec 1."""
     live = set(tips)
     waiting = [snapshot for snapshot in live if snapshot not in history]
     while waiting:
@@ -88,7 +88,7 @@ def ancestors_seen(
 
 @partition_function
 def read_snapshots(run: WorkerRun, _: None, task: tuple[str, list[str]]) -> PartInfo:
-    """Read snapshot files, and write their manifests as a part of the index of a given name."""
+    """Read snapshot files, and write their manifests as a part of the index named `name`."""
     name, snapshots = task
     rows = list(snapshot_rows(run.open_store(), snapshots, repository.READS_AT_ONCE))
     run.progress.add(len(rows))
@@ -110,8 +110,8 @@ def index_snapshots(
         rows |= {row.snapshot: row for row in found}
     if missing := live - rows.keys():
         raise FormatError(
-            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}. Nothing was deleted;"
-            " start another run."
+            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}. Nothing was"
+            " deleted. Start a new run."
         )
     return [rows[snapshot] for snapshot in sorted(live)], written
 
@@ -277,12 +277,12 @@ def _warn(run: Run, record: StepRecord) -> None:
     config = run.plan.config
     if config.after is not None and config.waits:
         record.warn(
-            "this report takes the planned expiration as applied. Released objects first wait for"
-            f" {duration_text(run.plan.grace)}"
+            "this report counts as if the planned expiration were applied. A real run deletes released objects only"
+            f" after {duration_text(run.plan.grace)}"
         )
     if lost := record.counts.get("manifests_not_taken_away"):
         record.warn(
-            f"the index has lost {lost:,} unused manifests: their chunks stay until the next clean run"
+            f"the index no longer has {lost:,} unreachable manifests: their chunks stay until the next clean run"
         )
 
 
@@ -293,14 +293,14 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
     if judgement.lost:
         node, tip = min(judgement.lost.items(), key=lambda item: item[1].since)
         record.warn(
-            f"{len(judgement.lost):,} snapshots were tips of refs and are unreachable now, such as {node} of {tip.ref}:"
-            f" they and their objects are kept for {days} after the first run that missed them. If a ref was lost by"
+            f"{len(judgement.lost):,} former tips of refs are unreachable, such as snapshot {node} of {tip.ref}. They"
+            f" and their objects are kept for {days} after the first run that missed them. If a ref was lost by"
             " mistake, restore it"
         )
     if roots.unnamed:
         record.warn(
-            f"{len(roots.unnamed):,} unreferenced snapshot files without an expiration, such as {min(roots.unnamed)},"
-            f" are kept with their objects for {days} after the first run that found them"
+            f"{len(roots.unnamed):,} snapshot files, such as {min(roots.unnamed)}, are unreferenced, but no expiration"
+            f" released them: they are kept with their objects for {days} after the first run that found them"
         )
     if judgement.old_refs:
         kept = "are kept" if run.plan.config.keep_old_refs else "are garbage unless the repo info lists them"
@@ -313,8 +313,8 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The snapshots at which the mark starts: live tips, among them the unreachable ones younger than the cutoff
-    (released or of a commit in progress) or without a referrer and a release; and the time of the youngest file."""
+    """The snapshots at which the mark starts. `young` are the unreachable ones younger than the cutoff, `unnamed` are
+    unreferenced and unreleased snapshots; `youngest` is the time of the youngest file."""
 
     tips: frozenset[str]
     young: frozenset[str]

@@ -4,6 +4,5 @@
               have the newest operation of the last mark; files in `refs/` after an upgrade
     judging   lost tips, released and unreferenced snapshots, refusals, and a person's consent
 
-A refused mark leaves no record. A person's consent ends the refusal; lost tips are kept for `keep_lost_days` all the
-same.
+A refused mark writes no record. A person's consent ends the refusal; lost tips are still kept for `keep_lost_days`.
 """

@@ -1,8 +1,8 @@
 """Compare a repository with the records of earlier marks: kept snapshots, and questions for a person.
 
-A snapshot was released if the record of an expiration by Dredge has it, or if an earlier mark saw it as an ancestor of
-a snapshot that is still reachable: an expiration took it out of that history. Every other unreachable tip is lost: its
-ref was deleted or reset, or refs of an earlier time were restored.
+A snapshot was released if Dredge recorded its expiration, or if it was an ancestor of a still reachable snapshot at an
+earlier mark, so that an expiration removed it from that history. Every other unreachable tip is lost: its ref was
+deleted or reset, or older refs were restored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAIN_LABEL = f"branch:{MAIN}"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A question for a person: observation, likely causes and remedies; `what` identifies it in a consent (JSON)."""
+    """A question for a person: observation, likely causes, remedies. `what` identifies it in a consent (JSON)."""
 
     message: str
     what: Mapping[str, Any]
@@ -51,12 +51,12 @@ class Judgement:
     refusals: Sequence[Refusal] = field(default_factory=list)
 
     def refuse(self, uri: str) -> None:
-        """Stop a refused mark: raises WitnessError if there is a question for a person."""
+        """Raise WitnessError if there is a question for a person."""
         if self.refusals:
             text = " ".join(refusal.message for refusal in self.refusals)
             raise WitnessError(
-                f"{uri}: {text} Nothing was deleted. If you want this state, accept it once:"
-                f" {_COMMAND.format(uri=uri)}; lost snapshots are still kept for keep_lost_days."
+                f"{uri}: {text} Nothing was deleted. If this state is intended, accept it: {_COMMAND.format(uri=uri)};"
+                " lost snapshots are still kept for keep_lost_days."
             )
 
 
@@ -182,17 +182,17 @@ def _record_copied_back(known: record.Known) -> Refusal:
     assert known.copied_back_at is not None
     left_by = f"run {known.run_id}" if known.run_id else "an expiration"
     return Refusal(
-        f"the record of {left_by} (_dredge/{record.KNOWN}) was written at {known.written_at:%Y-%m-%d %H:%M} UTC and"
-        f" copied back at {known.copied_back_at:%Y-%m-%d %H:%M} UTC, so later commits are unknown. If refs/ or repo was"
-        " restored with it, restore the newest state. Or the whole repository was copied.",
+        f"_dredge/{record.KNOWN}, which {left_by} wrote at {known.written_at:%Y-%m-%d %H:%M} UTC, was copied back at"
+        f" {known.copied_back_at:%Y-%m-%d %H:%M} UTC, so commits in between are unknown. If refs/ or repo was"
+        " restored with it, restore the newest state. If the whole repository was copied, accept this state.",
         {"record": known.copied_back_at.isoformat()},
     )
 
 
 def _main_lost(known: record.Known, tip: str, now: str) -> Refusal:
     return Refusal(
-        f"in run {known.run_id} {tip} was the tip of main; it is unreachable now (main is at {now}), and no expiration"
-        " released it. Either refs were restored from a backup (then restore the newest state), or main was reset.",
+        f"{tip}, the tip of main in run {known.run_id}, is unreachable (main is at {now}), but no expiration released"
+        " it. If refs were restored from a backup, restore the newest state. If main was reset, accept this state.",
         {"tip": tip, "ref": MAIN_LABEL},
     )
 
@@ -201,9 +201,9 @@ def _operation_gone(known: record.Known) -> Refusal:
     assert known.operation is not None
     kind, at = known.operation
     return Refusal(
-        f"run {known.run_id} read the operation {kind!r} of {instant(at).isoformat()} in the operations log; the log of"
-        f" {REPO_KEY} lacks it now. It was replaced by an earlier or another repo info: restore the newest version, or"
-        " accept this one.",
+        f"the operations log of {REPO_KEY} lacks the operation {kind!r} of {instant(at).isoformat()}, which run"
+        f" {known.run_id} read in it. So {REPO_KEY} was replaced by an earlier version or by another repo info."
+        " Restore the newest version, or accept this one.",
         {"operation": [kind, at]},
     )
 
@@ -212,19 +212,19 @@ def _old_writer(refs: Sequence[record.OldRef], migrated_at: int | None) -> Refus
     shown = ", ".join(f"{ref.label} at {ref.tip} ({ref.written_at.isoformat()})" for ref in refs[:5])
     when = "at an unknown time" if migrated_at is None else instant(migrated_at).isoformat()
     return Refusal(
-        f"{len(refs)} refs of spec 1 are later than the upgrade to spec 2 ({when}), such as {shown}: a program still"
-        f" writes spec 1, and {REPO_KEY} lacks its commits. Stop it, and bring its commits into the repository (open a"
-        " copy without the file repo, and write the data again).",
+        f"{len(refs)} refs of spec 1 were written after the upgrade to spec 2 ({when}), such as {shown}: a program"
+        f" still writes spec 1, and {REPO_KEY} lacks its commits. Stop the program. To keep its commits, open a copy"
+        f" of the repository without the file {REPO_KEY}, and write the data again.",
         {"old_refs": {ref.label: ref.tip for ref in refs}},
     )
 
 
 _NEW, _DELETED = (1, 2), (3, 4)
-"""Slots of a transaction log: groups and arrays."""
+"""Slots of a transaction log for new and for deleted nodes: groups, arrays."""
 
 
 def find_released(known: record.Known, named: Collection[str], more: record.Parents) -> frozenset[str]:
-    """The released, unreachable snapshots."""
+    """Find the released, unreachable snapshots."""
     found: set[str] = set()
     waiting = list(named)
     while waiting:
@@ -239,7 +239,7 @@ def find_released(known: record.Known, named: Collection[str], more: record.Pare
 def find_lost(
     known: record.Known, named: Collection[str], released: Collection[str], now: datetime
 ) -> dict[str, record.LostTip]:
-    """The lost tips, each with the time of the first mark without it."""
+    """Find the lost tips, each with the time of the first mark without it."""
     found = {tip: record.LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
     return {node: tip for node, tip in found.items() if node not in named and node not in released}
 
@@ -252,8 +252,8 @@ def find_unnamed(
     now: datetime,
     keep: timedelta,
 ) -> dict[str, datetime]:
-    """The unreferenced, unreleased snapshot files, with the time when a mark first found each. New ones were written in
-    the time `keep`, or since the last complete mark if that is longer."""
+    """Find the unreferenced, unreleased snapshot files, with the time when a mark first found each. New files are those
+    written in the last `keep`, or since the last complete mark if that is longer."""
     found = {
         node: now
         for node, time in files.items()
@@ -267,9 +267,9 @@ def find_unnamed(
 
 
 def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:
-    """Whether an expiration by the library may have released main's former tip (spec 1). Main's history then begins
-    with a snapshot newer than the lost one and written on top of another snapshot than the root in its file: its
-    transaction log has fewer new nodes than the snapshot has nodes."""
+    """Return whether an expiration by the library may have released main's former tip (spec 1). If so, the first
+    snapshot of main's history is newer than the lost tip and was not committed on the root: its transaction log has
+    fewer new nodes than the snapshot has nodes."""
     path = history.ancestry(history.branches[MAIN])
     if len(path) < 2:
         return False
@@ -291,13 +291,13 @@ def _logged(reader: ObjectReader, snapshot: str) -> tuple[set[str], bool]:
 
 
 def first_of_main(history: History) -> tuple[str, int]:
-    """Id and time of main's first snapshot: the life of the repository."""
+    """Return id and time of main's first snapshot, which identify the life of the repository."""
     *_, first = history.path(history.branches[MAIN])
     return first.id, first.flushed_at
 
 
 def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
-    """Find lost tips and the refusals of the next run. Read-only; raises as `repository.read_history`."""
+    """Find lost tips, and the refusals of the next run. Read-only; raises as `repository.read_history`."""
     reader, state = open_reader(uri, options), open_state(uri, options)
     history = read_history(reader)
     return judge(
@@ -315,8 +315,8 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
 def forget_lost(
     uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
 ) -> list[str]:
-    """Record a person's consent to the refused state; returns the accepted refusals. Raises ConfigError without a
-    reason, and as `ask_witnesses`."""
+    """Record a person's consent to the refused state; returns the accepted refusals. Raises as `ask_witnesses`, and
+    ConfigError without a reason."""
     reason = check_reason(why)
     found, state = ask_witnesses(uri, options), open_state(uri, options)
     for refusal in found.refusals:

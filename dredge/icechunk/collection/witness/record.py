@@ -1,18 +1,18 @@
-"""The past of a repository: the record of the last complete mark, the operations log, and refs of before an upgrade.
+"""The past of a repository: the record of the last complete mark, the operations log, and refs from before an upgrade.
 
 `_dredge/known.parquet` is the record of a complete mark for the next one, replaced by a conditional write.
 Rows: reachable snapshots, and those with a file, each with the parents in all marks. Metadata of the file: a JSON
 object with the other fields of `Known`.
 
-A file that the store wrote more than an hour after the time in it was copied back, perhaps with `refs/` of its time. It
-proves nothing: a person must consent, and all unreachable snapshots are kept as lost (`judging`).
+If the store's time of the file is more than an hour after the time in the file, the file was copied back, perhaps with
+old `refs/`. It then proves nothing: a person must consent, and all unreachable snapshots are kept as lost (`judging`).
 
 The operations log (spec 2):
 
     repo → latest updates → copy in overwritten/ → its updates → …      newest first, times strictly fall
 
 Every change of the repo info adds an entry. A log without the newest entry of the last mark belongs to an earlier or
-another repo info. A missing copy cuts the chain: older entries are unknown.
+another repo info. If a copy is missing, older entries are unknown.
 
 An upgrade leaves `refs/` beside `repo`, and a program that still writes spec 1 changes these files without the repo
 info. A ref file or a tip later than the upgrade shows such a program; older files are leftovers.
@@ -60,7 +60,7 @@ FORGET_LOST = "forget-lost"
 
 @dataclass(frozen=True, slots=True)
 class LostTip:
-    """An unreachable tip without a release: label of its ref, and the time of the first mark that missed it."""
+    """An unreachable, unreleased tip: label of its ref, and the time of the first mark that missed it."""
 
     ref: str
     since: datetime
@@ -88,7 +88,7 @@ class Known:
     copied_back_at: datetime | None = None
 
     def dumps(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         meta = to_json(replace(self, parents={})) | {"format": FORMAT}
         rows = sorted(self.parents.items())
         columns = {
@@ -100,7 +100,7 @@ class Known:
 
 
 def read_known(state: ObjectReader) -> tuple[Known, str | None]:
-    """Read the record of the newest complete mark, and the file's tag (None without a file). A damaged file counts as
+    """Read the record of the newest complete mark, and the file's ETag (None without a file). A damaged file counts as
     an empty record: released snapshots wait again, and the next mark replaces the file."""
     try:
         with state.open_read(KNOWN) as stream:  # one answer: tag and time belong to these bytes
@@ -112,9 +112,7 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
     except NewerFormatError as error:
         raise FormatError(f"{state.uri}/{KNOWN}: {error}. Nothing was deleted.") from None
     except (FormatError, KeyError, TypeError, ValueError) as error:
-        log.error(
-            "%s/%s cannot be read (%s): the tips of refs in earlier runs are unknown", state.uri, KNOWN, error
-        )
+        log.error("%s/%s cannot be read (%s), so earlier tips of refs are unknown", state.uri, KNOWN, error)
         return Known(), etag
 
 
@@ -128,8 +126,8 @@ def _unless_copied_back(known: Known, at: datetime) -> Known:
 
 
 def replace_known(state: ObjectWriter, known: Known, etag: str | None, now: datetime) -> bool:
-    """Write the record with the store's time, if the file still has the tag; returns whether it had. The caller holds
-    the lease."""
+    """Write the record with the store's time if the file still has the ETag; returns whether it was written. The caller
+    holds the lease."""
     return replace_tagged(state, KNOWN, replace(known, written_at=now).dumps(), etag)
 
 
@@ -143,8 +141,8 @@ def parse_known(data: bytes) -> Known:
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
-    """Record the snapshots that an expiration by Dredge has released. The caller holds the lease. Raises FormatError:
-    the file is of a newer version of Dredge; ConflictError: others change it all the time."""
+    """Record the snapshots that an expiration by Dredge released. The caller holds the lease. Raises FormatError: a
+    newer version of Dredge wrote the file; ConflictError: other processes keep changing it."""
     added = frozenset(released)
     if not added:
         return
@@ -154,13 +152,12 @@ def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
             state, replace(known, released=known.released | added), etag, store_clock(state, "")
         ):
             return
-    raise ConflictError(f"another process changed {state.uri}/{KNOWN} at the same time. Run it again.")
+    raise ConflictError(f"other processes kept changing {state.uri}/{KNOWN}. Run the command again.")
 
 
 def next_parents(known: Parents, history: History, files: Collection[str]) -> Parents:
-    """Merge the parents of earlier marks with this history. A reachable snapshot's parent counts only if this history
-    has it: earlier children do not show any more that it was released. A snapshot without a file is left out, and its
-    parents take its place."""
+    """Merge the parents of earlier marks with this history. For a reachable snapshot only the parent in this history
+    counts, because earlier ones prove no release any more. A snapshot without a file is replaced by its parents."""
     now = history.snapshots
     links = {node: set(parents) - now.keys() for node, parents in known.items()}
     for node, entry in now.items():
@@ -186,7 +183,7 @@ def next_parents(known: Parents, history: History, files: Collection[str]) -> Pa
 
 
 _DROPS = frozenset({"expiration ran", "collection ran"})
-"""Operations that drop snapshots from the repo info without their names."""
+"""Operations that remove snapshots from the repo info without listing them."""
 _MOVES_BACK = frozenset({"branch reset", "amend"})
 
 
@@ -227,11 +224,11 @@ class OperationsLog:
         return Since(None if self.is_cut else False, tuple(later))
 
     def migrated_at(self) -> int | None:
-        """Time of the upgrade from spec 1 (microseconds); None if missing, or for a log cut before it."""
+        """Return the time of the upgrade from spec 1 (microseconds); None if the log lacks it or is cut before it."""
         return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
 
     def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
-        """The parents of snapshots right before operations that dropped some."""
+        """Return the parents of snapshots right before each operation that removed some."""
         found: dict[str, set[str]] = {}
         for update, before in pairwise(since.updates):
             if update.kind not in _DROPS or before.backup is None:
@@ -252,8 +249,8 @@ class OperationsLog:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The log after an operation: whether it is there (None for a log cut before it), and later operations, the newest
-    first, then the operation itself or the entry in its place."""
+    """The log since an operation: whether the log has the operation (None if the log is cut before it), and the later
+    operations, newest first, ending with the operation itself or the entry in its place."""
 
     is_there: bool | None
     updates: tuple[metadata.Update, ...]
@@ -291,7 +288,7 @@ def read_old_refs(reader: ObjectReader) -> list[OldRef]:
 
 
 def later_than(reader: ObjectReader, ref: OldRef, migrated_at: int | None) -> bool:
-    """Whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
+    """Return whether a ref file or its tip is later than the upgrade (microseconds); True if that time is unknown."""
     if migrated_at is None or ref.written_at > metadata.instant(migrated_at):
         return True
     key = SNAPSHOTS + ref.tip

@@ -84,7 +84,7 @@ __all__ = [
 
 
 def encode(message: Message) -> bytes:
-    """Serialise with maps in key order."""
+    """Serialize a message, with maps in key order."""
     return message.SerializeToString(deterministic=True)
 
 
@@ -100,7 +100,7 @@ def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Whether a parsed message has unknown fields, of a newer server."""
+    """Return whether a parsed message has unknown fields, which a newer server wrote."""
     return len(UnknownFieldSet(message)) > 0
 
 

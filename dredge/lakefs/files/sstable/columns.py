@@ -45,13 +45,13 @@ _PROBLEMS = (  # by the code with which a kernel stops
     "Snappy cannot uncompress it",
     "restart points do not fit its entries",
     "lengths run out of the block or the previous key",
-    "a key that is not that of a plain record",
+    "a key that is not of a plain record",
     "a key that does not come after the one before",
     "a value that is cut off",
     "data that is no entry",
     "an address type that is unknown",
     "an address or etag that is not UTF-8",
-    "more records, or more bytes of keys, than the properties state",
+    "more records or more bytes of keys than the properties state",
     "no records",
 )
 _WITHOUT_PLACE = (k.BAD_CHECKSUM, k.BAD_TYPE, k.BAD_SNAPPY, k.NO_RECORDS)
@@ -71,9 +71,9 @@ def read_addresses(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Expected | None = None,
 ) -> pa.RecordBatch:
-    """Read columns of a range. `columns`: some of `COLUMNS`, in the order wanted: address and etag are strings, key is
-    binary, address_type uint8, size int64, the hashes uint64. `expected`: data in the metarange; another range is
-    refused. Returns a row for each record, in key order."""
+    """Read columns of a range. `columns`: some of `COLUMNS`, in the order of the result: address and etag are strings,
+    key is binary, address_type uint8, size int64, the hashes uint64. `expected`: data of the range in its metarange; a
+    file that differs is refused. Returns a row for each record, in key order."""
     ((_, rows),) = decode_ranges([(name, data)], columns, {name: expected} if expected else None)
     return rows
 
@@ -159,7 +159,7 @@ class _Decoder:
     def decode(self, data: bytes, name: str, expected: Expected | None) -> _Decoded:
         envelope = read_envelope(data, name, RANGES, expected.count if expected else None)
         if expected is not None and expected.max_key and envelope.max_key != expected.max_key:
-            problem = f"the last key is {envelope.max_key!r}, where {expected.max_key!r} is expected"
+            problem = f"the last key is {envelope.max_key!r}; the metarange says {expected.max_key!r}"
             raise damaged(name, "properties", problem)
         before, self._before = self._before, None
         decoded = self._decode(data, name, envelope, before)
@@ -226,7 +226,7 @@ class _Decoder:
         if (lengths < 0).any() or (offsets != starts).any() or ends[-1:].tolist() != [envelope.data_size]:
             wrong = int(np.argmax(offsets != starts)) if (offsets != starts).any() else found - 1
             where = f"data block {wrong} at {int(offsets[wrong]) if found else 0}"
-            raise damaged(name, where, f"blocks do not follow on each other up to {envelope.data_size}")
+            raise damaged(name, where, f"blocks are not contiguous up to byte {envelope.data_size}")
         return offsets, lengths
 
     def _allocate(self, name: str, envelope: Envelope, sizes: _Numbers) -> Any:

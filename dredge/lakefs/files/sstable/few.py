@@ -1,6 +1,5 @@
-"""The columns of `columns` for few records, without the compiled kernels: those take half a second and 100 MiB to load.
-
-The strict reader decodes the file. One that it refuses is left to the kernels, whose decision and error count.
+"""Read the columns of `columns` for few records, without the compiled kernels: loading those takes half a second and
+100 MiB. The strict reader decodes the file. If it refuses the file, the kernels decide and raise the error.
 """
 
 from collections.abc import Sequence
@@ -27,8 +26,8 @@ _read = 0
 def read_few(
     data: bytes, name: str, columns: Sequence[str], count: int | None, max_key: bytes
 ) -> pa.RecordBatch | None:
-    """Read columns of a range, as `read_strictly`. Returns None to leave it to the kernels: they are loaded, or this
-    process has read much already, or a column is not in `COLUMNS`, or the strict reader refuses the file."""
+    """Read columns of a range with `read_strictly`. Returns None if the kernels must read it: they are loaded, this
+    process has read much already, a column is not in `COLUMNS`, or the strict reader refuses the file."""
     global _read
     _read += len(data)
     if are_loaded() or _read > _FEW or not set(columns) <= set(COLUMNS):

@@ -24,7 +24,7 @@ says metaindex at 931 of length 33 and index at 126 of length 22; that index has
 
 Source: lakeFS pkg/graveler/sstable; the format as RocksDB and pebble document it.
 
-Both readers, the strict one of whole records and the fast one of columns, start here.
+The strict reader of whole records and the fast reader of columns both use this module.
 """
 
 import struct
@@ -77,7 +77,7 @@ class Footer:
 
 
 def damaged(name: str, place: str, problem: str) -> FormatError:
-    """The error for a damaged table."""
+    """Make the error for a damaged table."""
     return FormatError(f"{name}: {place}: {problem}")
 
 
@@ -95,7 +95,7 @@ def put_uvarint(value: int) -> bytes:
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Decode an unsigned number of at most 64 bits. Returns the number, and the position after it. Raises ValueError:
-    it is truncated, too long, or not in its shortest form."""
+    the number is truncated, too long, or not in its shortest form."""
     value = shift = 0
     while at < end:
         byte = data[at]
@@ -112,14 +112,14 @@ def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
-    """Decode a handle; gives also the position after it. Raises ValueError if it is truncated."""
+    """Decode a handle; returns it with the position after it. Raises ValueError if it is truncated."""
     offset, at = get_uvarint(data, at, end)
     length, at = get_uvarint(data, at, end)
     return Handle(offset, length), at
 
 
 def checksum(body: bytes | memoryview, block_type: int) -> int:
-    """The stored checksum of a block: masked CRC-32C of body and type."""
+    """Return the checksum that a block stores: masked CRC-32C of body and type."""
     crc = crc32c.crc32c(bytes((block_type,)), crc32c.crc32c(body))
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -128,14 +128,14 @@ def get_footer(data: bytes, name: str) -> Footer:
     """Decode the footer. Raises FormatError if the file is too short, or does not end in a valid footer."""
     if len(data) < FOOTER_SIZE:
         raise damaged(
-            name, f"end of file at {len(data)}", f"a table has {FOOTER_SIZE} bytes of footer at least"
+            name, f"end of file at {len(data)}", f"the file is shorter than a footer of {FOOTER_SIZE} bytes"
         )
     start = len(data) - FOOTER_SIZE
     place = f"footer at {start}"
     tail = bytes(data[start:])
     if tail[-8:] != MAGIC:
         raise damaged(
-            name, place, f"magic is {tail[-8:].hex()}, not {MAGIC.hex()}: cut off, or no table at all"
+            name, place, f"magic is {tail[-8:].hex()}, not {MAGIC.hex()}: the file is truncated, or no table"
         )
     if (version := _U32.unpack_from(tail, FOOTER_SIZE - 12)[0]) != VERSION:
         raise damaged(name, place, f"format version is {version}, not {VERSION}")
@@ -168,7 +168,7 @@ def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
     block_type = data[end]
     stored = _U32.unpack_from(data, end + 1)[0]
     if (computed := checksum(body, block_type)) != stored:
-        raise damaged(name, where, f"checksum is {computed:08x}, the file says {stored:08x}")
+        raise damaged(name, where, f"checksum is {computed:08x}, the file states {stored:08x}")
     if block_type == PLAIN:
         return bytes(body)
     if block_type != SNAPPY:
@@ -190,10 +190,10 @@ def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
     number = _U32.unpack_from(block, len(block) - 4)[0]
     end = len(block) - 4 - 4 * number
     if number < 1 or end < 0:
-        raise damaged(name, place, f"{number} restart points do not fit its {len(block)} bytes")
+        raise damaged(name, place, f"{number} restart points do not fit a block of {len(block)} bytes")
     restarts = struct.unpack_from(f"<{number}I", block, end)
     if restarts[0] != 0:
-        raise damaged(name, place, "the first restart point is not its first byte")
+        raise damaged(name, place, "the first restart point is not the block's first byte")
     if end == 0 and number != 1:
         raise damaged(name, place, "restart points in an empty block")
     at = met = 0
@@ -269,7 +269,7 @@ class Envelope:
 
 
 def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
-    """The properties in a table's id: `type`, and those of a dump."""
+    """Return the properties that are part of a table's id: `type`, and those of a refs dump."""
     return {
         key: value
         for key, value in properties.items()
@@ -297,9 +297,9 @@ def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int 
                 name, "properties", f"a refs dump (entity {envelope.entity}), not a table of objects"
             )
         if envelope.kind != kind:
-            raise damaged(name, "properties", f"a table of {envelope.kind}, where one of {kind} is expected")
+            raise damaged(name, "properties", f"a table of {envelope.kind}, not of {kind}")
     if expected_count is not None and envelope.records != expected_count:
-        raise damaged(name, "properties", f"{envelope.records} records, where {expected_count} are expected")
+        raise damaged(name, "properties", f"{envelope.records} records instead of {expected_count}")
     return envelope
 
 
@@ -310,7 +310,9 @@ def _read_properties(data: bytes, metaindex: Handle, name: str) -> tuple[Handle,
     if [entry.key for entry in entries] != [_PROPERTIES]:
         names = ", ".join(repr(entry.key) for entry in entries)
         raise damaged(
-            name, f"metaindex block at {metaindex}", f"holds {names or 'nothing'}, not only properties"
+            name,
+            f"metaindex block at {metaindex}",
+            f"has {names or 'nothing'}, not only properties",
         )
     raw = entries[0].value
     try:

@@ -1,8 +1,6 @@
-"""The strict reader: every record of a table, or an error.
-
-It checks: each byte of the file belongs to a single block, each block matches its checksum,
-keys ascend, that index keys lie between the blocks they separate, and that the numbers of records, blocks and
-bytes are those in the properties. `columns` reads the same files faster, but only what a collector needs.
+"""The strict reader: returns every record of a table, or raises. It checks that each byte of the file belongs to a
+block, blocks match their checksums, keys ascend, index keys separate their blocks, and the numbers of records, blocks
+and bytes are those of the properties. `columns` reads the same files faster, but only the columns for collectors.
 """
 
 from bisect import bisect_left
@@ -54,7 +52,7 @@ class Table:
 
     @property
     def id(self) -> str:
-        """The id computed from the records; the name of the file on a server."""
+        """The id computed from the records, which is the file's name on a server."""
         return table_id(self.records, user_properties(self.properties))
 
 
@@ -79,8 +77,8 @@ def read_table(
 
 
 def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
-    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index. Raises
-    FormatError if they do not."""
+    """Yield each data block's handle and index key. Raises FormatError if the blocks do not tile the file up to the
+    index."""
     at = number = 0
     last = b""
     for index, bound in _indexes(data, envelope, name):
@@ -102,8 +100,8 @@ def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Ha
 
 
 def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
-    """The index blocks for data blocks: the only block, or the partitions of a two-level index. Raises FormatError if
-    the index is damaged, or does not fill the file between the data and the properties."""
+    """Yield the handles of the index blocks: the only block, or the partitions of a two-level index. Raises FormatError
+    if the index is damaged, or does not fill the file between data and properties."""
     return [handle for handle, _ in _indexes(data, envelope, name)]
 
 
@@ -139,14 +137,14 @@ def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator
 def read_block(
     data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
 ) -> None:
-    """Read a block behind the records before it. `separator`: its key in the index. `records`: gets its records; may be
-    empty."""
+    """Read a block, and append its records to those before it. `separator`: the block's key in the index. `records`:
+    the records so far; the block's are appended."""
     place = f"data block {number} at {handle}"
     last = records[-1].key if records else None
     first_of_block = True
     for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
         if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
-            raise damaged(name, place, f"key {key!r} is not that of a plain record")
+            raise damaged(name, place, f"key {key!r} is not of a plain record")
         user_key = key[:-KEY_TRAILER_SIZE]
         if last is not None and user_key <= last:
             raise damaged(name, place, f"key {user_key!r} does not come after {last!r}")
@@ -163,7 +161,7 @@ def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
     if len(records) != envelope.records:
         raise damaged(name, "records", f"{len(records)} found, {envelope.records} in the properties")
     if (last := records[-1].key if records else b"") != envelope.max_key:
-        raise damaged(name, "records", f"the last key is {last!r}, the properties say {envelope.max_key!r}")
+        raise damaged(name, "records", f"the last key is {last!r}, the properties state {envelope.max_key!r}")
     keys = sum(len(record.key) for record in records) + KEY_TRAILER_SIZE * len(records)
     values = sum(len(record.value) for record in records)
     for what, found, stated in (("keys", keys, envelope.key_bytes), ("values", values, envelope.value_bytes)):
@@ -172,10 +170,8 @@ def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
 
 
 class SeekableTable:
-    """A table, read by blocks: for a few records of a long range.
-
-    The properties, the index, and of each block that is read its checksum and its order are checked. The id of the
-    table is not: it is made from all records.
+    """A table read block by block, for a few records of a long range. It checks properties, index, and checksum and
+    order of each block read. It does not check the table's id, because all records determine it.
 
     Safe for use from many threads.
     """
@@ -193,16 +189,15 @@ class SeekableTable:
         self._read: dict[int, list[Record]] = {}
 
     def records(self, start: bytes) -> Iterator[Record]:
-        """Records from a key on, block by block. `start`: no record has a lesser key. Raises FormatError if a block is
-        damaged."""
+        """Yield the records from key `start` on, block by block. Raises FormatError if a block is damaged."""
         first = bisect_left(self._bounds, start)
         for number in range(first, len(self._blocks)):
             records = self._block(number)
             yield from records[bisect_left(records, start, key=lambda record: record.key) :]
 
     def place(self, at: float) -> bytes | None:
-        """A key right before a record's; None for the first record. Reads a block. `at`: how far into the table, from 0
-        to 1 (excluded); all blocks count alike. Raises FormatError if the block is damaged."""
+        """Return a key right before that of the record at the fraction `at` (0 to below 1) of the table's blocks; None
+        for the first record. Reads one block. Raises FormatError if it is damaged."""
         whole = at * len(self._blocks)
         number = int(whole)
         records = self._block(number)

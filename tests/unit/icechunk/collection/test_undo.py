@@ -132,7 +132,7 @@ def test_what_came_back_stays_until_its_pin_ends(kept_v1: Kept) -> None:
         assert report["deleted"]["objects"] == 0
         assert kept_v1.objects().keys() >= before.keys()
         why = {row["why"] for row in report["rows"] if row["verdict"] == "kept"}
-        assert "restored and kept for now, or part of it is a virtual chunk" in why
+        assert "restored and still pinned, or contains a virtual chunk" in why
     state = open_state(kept_v1.uri)
     end_pin(state, done.run_id, utc_now())
     assert not active_pins(state, utc_now())

@@ -45,7 +45,7 @@ def test_a_sound_file_of_another_table_is_refused_by_its_id_and_by_its_count() -
     expected = fixture("range_incompressible")
     with pytest.raises(FormatError, match=f"not {expected.id}"):
         read_table(data, "other", expected_id=expected.id)
-    with pytest.raises(FormatError, match="1 records, where 122 are expected"):
+    with pytest.raises(FormatError, match="1 records instead of 122"):
         read_table(data, "other", expected_count=122)
 
 
@@ -58,9 +58,9 @@ def test_refs_dumps_are_never_taken_for_tables_of_objects(item: Fixture) -> None
 
 
 def test_ranges_and_metaranges_are_not_taken_for_each_other() -> None:
-    with pytest.raises(FormatError, match="a table of metaranges, where one of ranges"):
+    with pytest.raises(FormatError, match="a table of metaranges, not of ranges"):
         read_table(fixture("metarange_empty").data, "m", kind=RANGES)
-    with pytest.raises(FormatError, match="a table of ranges, where one of metaranges"):
+    with pytest.raises(FormatError, match="a table of ranges, not of metaranges"):
         read_table(fixture("range_one_record").data, "r", kind=METARANGES)
 
 
