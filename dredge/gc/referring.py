@@ -59,7 +59,7 @@ from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import PartInfo
 from dredge.runs.preflight import Line, line_of, ok, warning
 from dredge.runs.report import number_of
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import TaskRunner, TooManyRowsError
 from dredge.sets.hashes import NONE
 from dredge.sets.live import ShardedSet
 from dredge.storage import StorageOptions, open_reader, open_writer
@@ -120,7 +120,7 @@ def refusing(name: str, repository: str) -> Iterator[None]:
     about = f"repository {name}, one of referring_repositories, cannot be read"
     try:
         yield
-    except (DefectError, LeaseHeldError, OvertakenError):
+    except (DefectError, LeaseHeldError, OvertakenError, TooManyRowsError):
         raise  # about this run
     except UnavailableError as error:
         raise UnavailableError(f"{about}: {error}") from error

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,9 @@ from dredge.runs.payload import PartInfo
 from dredge.runs.report import duration_text
 from dredge.runs.run import StepRecord
 from dredge.runs.tasks import WorkerRun
-from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo
+from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo, exists
 from dredge.storage.model import MaySend
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -121,6 +123,7 @@ class DeletingTask:
         turn: round between two re-checks; part of the names of the ledger's raw files.
         protect: called before each group is deleted; None for no protection.
         still_used: rows in use since the re-check; None without publications.
+        live_code: of live candidates: one without an object is missing, not kept; None keeps all.
 
     Attributes:
         failed: number of failed deletions.
@@ -135,6 +138,7 @@ class DeletingTask:
         turn: int = 0,
         protect: Protect | None = None,
         still_used: StillUsed | None = None,
+        live_code: str | None = None,
     ) -> None:
         self.failed = self.kept = 0
         self._run = run
@@ -145,6 +149,7 @@ class DeletingTask:
         self._turn = turn
         self._protect = protect
         self._still_used = still_used
+        self._live_code = live_code
 
     def is_open(self) -> bool:
         """Whether the gate is open; see `Gate.is_open`."""
@@ -169,9 +174,19 @@ class DeletingTask:
     def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
         """Write candidates of a part into the ledger as kept. `rows`: with address, size and reason."""
         if rows.num_rows:
-            kept = [ledger.KEPT] * rows.num_rows
-            self.kept += rows.num_rows
-            self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
+            gone = self._missing(rows, codes)
+            outcomes = [ledger.MISSING if row in gone else ledger.KEPT for row in range(rows.num_rows)]
+            self.kept += rows.num_rows - len(gone)
+            self._write(part, 0, ledger.rows_of(rows, outcomes, self._attempt, self._fencing, code=codes))
+
+    def _missing(self, rows: pa.Table, codes: Sequence[str]) -> set[int]:
+        # An earlier try may have deleted a live one without a row. No later run looks for kept ones.
+        live = [row for row, code in enumerate(codes) if code == self._live_code]
+        if not live:
+            return set()
+        names = rows["address"].take(pa.array(live)).to_pylist()
+        there = ordered_map(partial(exists, self._run.open_store()), names)
+        return {row for row, is_there in zip(live, there, strict=True) if not is_there}
 
     def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
         """Delete candidates of a part, group by group, while the gate is open. `groups`: with address, size and reason;

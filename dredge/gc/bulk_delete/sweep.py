@@ -231,7 +231,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
     used = InUse(run.folder)
     deleter = open_deleter(run.stores.store_uri)
-    deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of)
+    deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of, ALIVE_AGAIN)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
     with at_once() as ask:  # the first part is read beside the first check of the gate

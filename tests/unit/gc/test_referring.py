@@ -13,10 +13,19 @@ from dredge.gc.insight.what_if import as_now, what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.referring import check_referring
-from dredge.gc.steps import approve, bulk_delete, save_report, verify
+from dredge.gc.steps import (
+    approve,
+    bulk_delete,
+    list_committed,
+    mark_uncommitted,
+    save_report,
+    slice_listing,
+    verify,
+)
 from dredge.gc.witness.record import list_tables, read_kinds
 from dredge.runs.payload import to_json
 from dredge.runs.preflight import Line
+from dredge.runs.tasks import LocalRunner, TooManyRowsError
 from dredge.storage import open_deleter
 from tests.support.gc import World, candidates, deleting, make_world, pending_rows, summary_of
 from tests.support.kv_views import Snapshots, open_as
@@ -49,6 +58,17 @@ def test_what_another_repository_imported_stays_after_it_expired_here(names: str
     world.age(days=9)
     assert swept(world, referring_repositories=names, mode=mode) == {again}
     assert imported in world.data()
+
+
+def test_another_repository_with_too_many_rows_for_the_worker_is_no_refusal() -> None:
+    """The step starts anew on Spark."""
+    world = with_importer()
+    expired(world)
+    run = world.plan(referring_repositories=OTHER)
+    slice_listing(run, world.runner)
+    mark_uncommitted(run)
+    with pytest.raises(TooManyRowsError):
+        list_committed(run, LocalRunner(rows_max=0))
 
 
 @pytest.mark.parametrize("mode", ["clean", "auto"])

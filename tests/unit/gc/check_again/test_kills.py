@@ -1,10 +1,12 @@
 """A check that is killed, and records that are damaged: nothing that lives is forgotten, and nothing is passed over."""
 
 import contextlib
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from dredge.errors import AlarmError
+from dredge.errors import AlarmError, UnavailableError
 from dredge.gc.check_limits import step as limits
 from dredge.gc.steps import (
     approve,
@@ -17,12 +19,16 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.runs.run import release_lease
-from dredge.storage import open_deleter
+from dredge.storage import DeleteOutcome, open_deleter
+from dredge.storage.deleting import CONNECTION_LOST
+from dredge.storage.model import MaySend
 from dredge.undo.alarms import open_alarms, read_alarms
 from dredge.undo.deletions import read_deletions
 from tests.support import lost_database
-from tests.support.gc import World, deleting, make_world, summary_of
-from tests.support.undo import Moment, moments_in, store_of
+from tests.support.gc import World, deleting, make_world, stage_again, summary_of
+from tests.support.memory_store import MemoryDeleter
+from tests.support.stand_ins import standing_in
+from tests.support.undo import WAYS, Moment, moments_in, store_of
 from tests.support.wrong_runs import REUSES, expired_world, say_acknowledged, state_of, undo_store, wrong_run
 
 
@@ -99,6 +105,39 @@ def test_a_sweep_that_was_killed_is_compared_as_well() -> None:
     with pytest.raises(AlarmError):
         world.collect()
     assert deleted <= world.data()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("answer", ["killed", "lost"])
+def test_an_object_that_the_killed_try_deleted_is_not_kept_by_the_next_one(way: str, answer: str) -> None:
+    """It is live by then: as a kept one, it would be missing for ever."""
+    world = undo_store(way, tuning={"delete_keys": 1})
+    world.commit("a", b"a")
+    orphans = {world.orphan(f"data/s/{number}") for number in range(3)}
+    world.age(days=2)
+    run = world.marked()
+    gone: list[str] = []
+
+    def delete(honest: Any, deleter: MemoryDeleter, keys: Sequence[str], may_send: MaySend) -> Any:
+        outcomes = honest(deleter, keys, may_send)
+        gone.extend(key for key in keys if key in orphans)
+        if gone and answer == "killed":
+            raise KeyboardInterrupt
+        return [DeleteOutcome(key, "failed", CONNECTION_LOST) for key in keys] if gone else outcomes
+
+    with standing_in(MemoryDeleter.delete, delete), pytest.raises((KeyboardInterrupt, UnavailableError)):
+        bulk_delete(run, world.runner)
+    lost = set(gone) - world.data()
+    assert lost
+    for number, address in enumerate(sorted(lost)):
+        stage_again(world, address, f"again/{number}")
+    counts = bulk_delete(run, world.runner).counts
+    assert (counts["missing_objects"], counts["kept_objects"]) == (len(lost), 0)
+    release_lease(run)
+    world.age(hours=3)
+    with pytest.raises(AlarmError):
+        world.collect()
+    assert lost <= world.data()
 
 
 @pytest.mark.parametrize("damage", ["record", "hashes", "ledger"])
