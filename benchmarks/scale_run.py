@@ -29,9 +29,9 @@ scale_store.install()
 
 from dredge.gc import steps  # noqa: E402
 from dredge.gc.config import GCConfig  # noqa: E402
-from dredge.gc.planning import reopen_run  # noqa: E402
 from dredge.gc.run import Run  # noqa: E402
 from dredge.runs.payload import from_json  # noqa: E402
+from dredge.runs.run import reopen  # noqa: E402
 from dredge.runs.tasks import LocalRunner, TaskRunner  # noqa: E402
 
 ON_SPARK = ("slice_listing", "list_committed", "subtract", "bulk_delete")
@@ -80,7 +80,7 @@ def main() -> None:
         result.write(path)
         run = Run.open(result.run_uri)
     else:
-        run = reopen_run(result.run_uri)
+        run = reopen(lambda: Run.open(result.run_uri))
     with _runner(master) as runner:
         for step in STEPS[1:]:
             measured(step, partial(_do, step, run, runner))

@@ -306,7 +306,8 @@ def test_ref_on_a_snapshot_that_vanished_counts_as_in_use(v1: Repo) -> None:
     (v1.folder / "snapshots" / tip).unlink()
     changes = look_again(reader, 1, marked, set())
     assert changes.in_use_by is not None
-    assert f"branch new, which reaches the missing {tip}" in changes.in_use_by
+    assert "branch new" in changes.in_use_by
+    assert tip in changes.in_use_by
 
 
 def test_set_of_what_came_to_life_is_asked_at_the_sweep(v1: Repo) -> None:

@@ -242,7 +242,7 @@ def test_foreign_names_are_left_alone(repo: Repo) -> None:  # E11
     assert not orphan.exists()
     assert counts_of(report, "bulk_delete")["kept_objects"] == 0  # they were no candidates in the first place
     for kind in ("chunks", "manifests", "snapshots", "transactions"):
-        assert any(f"4 names in {kind} are not ids" in warning for warning in report["warnings"])
+        assert any(warning.startswith("4 ") and kind in warning for warning in report["warnings"])
         assert report["kinds"][kind]["foreign"] == 4
         for name in ("README.txt", "0" * 19 + "1", "o" * 20, "deeper/" + "0" * 20):
             assert (repo.folder / kind / name).exists()

@@ -114,7 +114,7 @@ def test_a_sound_range_that_is_not_the_one_expected_is_refused() -> None:
     last = key_bytes(expected.records[-1]["key"])
     with pytest.raises(FormatError, match="1 records instead of 122"):
         read_addresses(data, "other", expected=Expected(122, last))
-    with pytest.raises(FormatError, match="the metarange says b'zz-large-compressible'"):
+    with pytest.raises(FormatError, match="b'noise/zz-large-compressible'"):
         read_addresses(data, "other", expected=Expected(1, last))
 
 
