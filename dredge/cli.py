@@ -6,7 +6,6 @@ Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
 """
 
-import gc
 import importlib
 import os
 import sys
@@ -69,10 +68,9 @@ class NoPandas:
 def own_process() -> None:
     """Set up a process without other code: pandas is hidden, freed memory is returned, and cycles are searched for
     rarely."""
-    from dredge.process import return_freed_memory
+    from dredge.process import return_freed_memory, search_few_cycles
 
-    # Most objects of a run are rows and modules, without cycles: looking for some took an eighth of the time.
-    gc.set_threshold(50_000, 20, 20)
+    search_few_cycles()
     sys.meta_path.insert(0, NoPandas)
     # Arrow's own allocator keeps 100 MiB of a listing.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
