@@ -30,7 +30,7 @@ WITHOUT_THREADS = {
 }
 
 #: Seconds between two checks. Spark itself ends a worker after a minute without a task.
-CHECK_SECONDS = 30.0
+CHECK_SECONDS = 10.0
 
 
 def load_common() -> None:
