@@ -297,8 +297,11 @@ class PlannedRun[P: RunPlan](ABC):
     clock: Clock = utc_now
     # store options of the driver; tasks read theirs from their environment
     options: StorageOptions | None = None
-    _store_clock: StoreClock | None = field(default=None, repr=False, compare=False)
+    _store_clock: StoreClock = field(init=False, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._store_clock = StoreClock(self.state, self.clock)
 
     @property
     @abstractmethod
@@ -312,8 +315,6 @@ class PlannedRun[P: RunPlan](ABC):
 
     def store_now(self) -> datetime:
         """Return the object store's time."""
-        if self._store_clock is None:
-            self._store_clock = StoreClock(self.state, self.clock)
         return self._store_clock.now()
 
     def step(
