@@ -31,6 +31,7 @@ from dredge.runs.tasks import (
     TaskRunner,
     TooManyRowsError,
     log_progress,
+    round_robin,
 )
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import read_pointer
@@ -401,6 +402,10 @@ class PlannedRun[P: RunPlan](ABC):
     def num_tasks(self, runner: TaskRunner, items: int) -> int:
         """Return the number of tasks for a number of items."""
         return max(1, min(items, runner.default_parallelism * self.tasks_per_core))
+
+    def shares[T](self, runner: TaskRunner, items: Sequence[T], some: int = 1) -> list[list[T]]:
+        """Share items among tasks, about `some` items or more for each."""
+        return round_robin(items, self.num_tasks(runner, -(-len(items) // some)))
 
 
 class CollectionPlan(RunPlan, Protocol):

@@ -47,7 +47,7 @@ from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import read_hashes, unite
 from dredge.storage import store_clock
 from dredge.storage.parallel import at_once
@@ -131,7 +131,7 @@ def _sweep(
     if not parts:
         return
     guards = record.input(CheckLimitsOutput)
-    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    tasks = run.shares(runner, parts)
     if not _deletable(guards):  # a re-check would protect nothing
         _check_chain(run, record)
         held = KeepConfig(

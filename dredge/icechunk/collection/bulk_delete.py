@@ -43,7 +43,7 @@ from dredge.runs.gate import GateConfig, Watch, watching
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader, exists, store_clock
@@ -290,12 +290,11 @@ def _delete_by_kind(
         # A single task deletes all kinds. Several wait for each other after each kind.
         together = [each for each in left if each != repository.OVERWRITTEN] or left
         together = together if runner.default_parallelism == 1 else [kind]
-        shares = round_robin(parts[kind], run.num_tasks(runner, len(parts[kind])))
         tasks = [
             DeleteTask(
                 kinds=together, parts={**{each: parts[each] for each in together}, kind: share}, needed=needed
             )
-            for share in shares
+            for share in run.shares(runner, parts[kind])
         ]
         objects = sum(part.rows for each in together for part in parts[each])
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
