@@ -43,8 +43,8 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class StepRecord:
-    """Notes of a running step; becomes its summary. `error`: raised after the summary was written, for a step without
-    success."""
+    """Notes of a running step; becomes its summary, with payloads in `details` as JSON. `error`: raised after the
+    summary was written, for a step without success."""
 
     inputs: dict[str, StepSummary]
     attempt: StepTry
@@ -180,7 +180,7 @@ def perform(
                 parts=tuple(record.parts),
                 inputs=digests,
                 warnings=tuple(record.warnings),
-                details=record.details,
+                details=to_json(record.details),
                 try_number=attempt.number,
             )
             folder.write_summary(summary)

@@ -30,7 +30,7 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, to_json
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.run import StepRecord
 from dredge.runs.sweep import DeletingTask
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
@@ -143,7 +143,7 @@ def settle(
         undone_objects=candidates - totals.total(),
     )
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
-    record.details["groups"] = [to_json(group) for group in groups]
+    record.details["groups"] = groups
     record.details["failures"] = failures[:_FAILURES_MAX]
     if complete and totals.total() != candidates:
         raise FormatError(

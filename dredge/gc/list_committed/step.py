@@ -39,7 +39,7 @@ from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import pass_witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, Rules
-from dredge.runs.payload import StepSummary, to_json
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
@@ -136,9 +136,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     record.details.update(
         sources=active.sources,
         all_commits=active.all_commits,
-        rules=None if active.rules is None else to_json(active.rules),
+        rules=active.rules,
         expired_explained=expired.complete,
-        referring=[to_json(item) for item in referred],
+        referring=referred,
     )
 
 
@@ -274,9 +274,9 @@ def _note_sets(
     sizes = [*(() if base is None else base.state.sizes), located(collected.set_of(SIZES))]
     record.details.update(
         bits=collected.bits,
-        live=to_json(live),
-        sizes=[to_json(found) for found in sizes],
-        counted=to_json(counted),
+        live=live,
+        sizes=sizes,
+        counted=counted,
         index_format=index.FORMAT,
     )
 

@@ -76,7 +76,7 @@ def _advance(run: Run, record: StepRecord, chain: Ahead[dict[str, StepSummary]])
         optimized_runs=state.optimized_runs,
         covered_intervals=len(state.covered.intervals),
     )
-    record.details.update(version=to_json(version), covered=to_json(state.covered))
+    record.details.update(version=version, covered=state.covered)
 
 
 def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:

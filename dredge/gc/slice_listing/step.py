@@ -44,7 +44,7 @@ from dredge.gc.slice_listing.slices import (
 )
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
-from dredge.runs.payload import StepSummary, to_json
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.storage import Level
@@ -184,7 +184,7 @@ def _read_inventory(
         inventory_other_versions=totals["other_versions"],
         list_requests_left_out=(totals["old_objects"] + totals["young_objects"]) // _PER_REQUEST,
     )
-    record.details["inventory"] = to_json(contents.source)
+    record.details["inventory"] = contents.source
     return results
 
 

@@ -461,7 +461,7 @@ def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     record.counts.update(optimized_runs=state.optimized_runs, layers=len(counted.layers))
-    record.details["version"] = to_json(version)
+    record.details["version"] = version
 
 
 def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:

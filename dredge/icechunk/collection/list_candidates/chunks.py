@@ -42,7 +42,7 @@ from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
 from dredge.inventory.manifest import InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import PartInfo, to_json
+from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import PENDING, due
 from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, waiting_function
@@ -430,4 +430,4 @@ def find_in_inventory(
     figures["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
     record.counts.update({f"chunks_{name}": value for name, value in figures.items()})
     record.counts["inventory_rows"] = counts["inventory_rows"]
-    record.details["inventory"] = to_json(contents.source)
+    record.details["inventory"] = contents.source

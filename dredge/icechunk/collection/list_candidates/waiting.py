@@ -29,7 +29,7 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import PartInfo, to_json
+from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
@@ -269,7 +269,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
             bits=config.bits,
             parts={shard: part for result in results for shard, part in result.parts.items()},
         )
-        record.details["pending_list"] = [to_json(pending), before.stored.etag]
+        record.details["pending_list"] = [pending, before.stored.etag]
 
 
 def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
