@@ -14,7 +14,6 @@ the re-check omits data of the mark, so it must be the mark of these candidates.
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
@@ -105,12 +104,9 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[S
         )
     record.input(ListCommittedOutput).refuse_other_readings()
     approval_of(run, record, ApproveOutput)
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    refuse_old_mark(run)
     sweep_then_settle(
         record,
-        f"the sweep of run {run.plan.run_id}",
-        run.folder.uri,
         lambda: _sweep(run, runner, record, parts, seen),
         lambda complete: settle(run, runner, record, parts, complete),
         # Each round of deleting begins with a re-check.

@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -194,13 +194,10 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if guards.verdict != "passed" and not asked:
         raise RefusedError(f"run {run.plan.run_id}: a guard failed. Nothing was deleted.")
     approval_of(run, record, outputs.ApproveOutput)
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    refuse_old_mark(run)
     is_empty = not record.input(outputs.ListCandidatesOutput).total("candidates_objects")
     sweep_then_settle(
         record,
-        what=f"the sweep of run {run.plan.run_id}",
-        uri=run.folder.uri,
         sweep=lambda: refuse_alarmed(run) if is_empty else _sweep(run, runner, record),
         settle=lambda _: settle(run, record),
         has_begun=lambda: _REFS_LOOKED_AT in record.counts,
