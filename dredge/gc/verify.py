@@ -31,7 +31,7 @@ from dredge.lakefs import Ref
 from dredge.runs import ledger
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function
 from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
@@ -115,7 +115,7 @@ def _look_everywhere(
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
+    tasks = run.shares(runner, todo)
     found = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
     return list(chain.from_iterable(found))
 
