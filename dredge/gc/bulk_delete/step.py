@@ -15,8 +15,7 @@ import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 
-from dredge.approve.records import approval_inputs, why_asked
-from dredge.approve.step import approval_of
+from dredge.approve.records import approval_inputs, approval_of, why_asked
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.sweep import (

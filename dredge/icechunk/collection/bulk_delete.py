@@ -21,8 +21,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.records import approval_inputs, why_asked
-from dredge.approve.step import approval_of
+from dredge.approve.records import approval_inputs, approval_of, why_asked
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk import repository
 from dredge.icechunk.collection import outputs
