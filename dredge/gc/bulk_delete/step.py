@@ -43,8 +43,8 @@ from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
-from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links, refuse_old_mark
+from dredge.runs.sweep import sweep_then_settle
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import read_hashes, unite
 from dredge.storage import store_clock

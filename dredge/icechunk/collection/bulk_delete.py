@@ -40,8 +40,8 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.run import StepRecord, check_chain, collect_links, refuse_old_mark
+from dredge.runs.sweep import sweep_then_settle
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet

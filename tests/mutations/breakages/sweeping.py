@@ -27,7 +27,7 @@ SWEEP = (
              Put("If", "missing", False), ("test_a_repository_with_a_missing_file_stops_the_run",)),
     Breakage("nobody looks at pins while workers delete", "dredge.gc.bulk_delete.watch", "watching_refs",
              Put("Call", "look_at_pins", None), ("test_what_is_pinned_during_the_sweep_is_not_deleted",)),
-    Breakage("an old mark is swept", "dredge.runs.sweep", "refuse_old_mark", Put("If", "age", False),
+    Breakage("an old mark is swept", "dredge.runs.run", "refuse_old_mark", Put("If", "age", False),
              ("test_an_old_mark_is_not_swept",)),
     Breakage("results need not belong together", "dredge.runs.run", "check_chain",
              Put("If", "wrong", False), ("test_sweep_accepts_one_unbroken_chain_only",)),
