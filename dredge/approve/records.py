@@ -303,11 +303,16 @@ type Veto = Callable[[], str]
 
 
 def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
-    """Check the approval of a sweep, if the run needs one. Returns a check for a rejection during the deletion. Raises
-    RejectedError: the run was rejected; RefusedError: no approval, an approval of other candidates, or an expired
-    approval."""
+    """Check the guards' verdict before a sweep, and the approval if the run needs one. Returns a check for a rejection
+    during the deletion. Raises RejectedError: the run was rejected; RefusedError: a guard did not pass, no approval, an
+    approval of other candidates, or an expired approval."""
     guards = record.input(output.GUARDS)
-    if not why_asked(run.plan, guards):
+    why = why_asked(run.plan, guards)
+    if guards.verdict != "passed" and not (guards.verdict == "awaiting_approval" and why):
+        raise RefusedError(
+            f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read {GUARD} of the run."
+        )
+    if not why:
         return lambda: ""
     subject = subject_of(run, record.inputs, output)
     asked = read_asked(run, subject)
