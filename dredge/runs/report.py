@@ -1,6 +1,6 @@
 """Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories.
 
-Also sizes, durations and curves as text, and the results of a run's steps, complete or not.
+Also sizes, durations, curves, waits and approvals as text, and the results of a run's steps, complete or not.
 """
 
 from __future__ import annotations
