@@ -4,16 +4,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
-from dredge.settings import DAYS_MAX, setting
+from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, setting
 from dredge.undo import ways
-from dredge.undo.ways import FIRST_OBJECTS_MAX
 
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
 # A mark older than this cannot be swept, so the wait for an answer ends then as well.
 MARK_AGE_HOURS = 12.0
-# Of the listed objects: a larger share is seldom garbage, so a person checks it first.
-DELETE_PERCENT_MAX = 20.0
-_WAITS = "than this need a person's approval; with `approval` = `never` they stop the run."
+# Hours. With undo, daily runs confirm each other; without, an older or another database must be noticed
+# first.
+GRACE_HOURS, GRACE_HOURS_FINAL = 20.0, 72.0
 
 
 def mode_setting(clean: str, optimized: str) -> Any:
@@ -75,34 +74,6 @@ def undo_setting(command: str) -> Any:
     )
 
 
-def objects_limit() -> Any:
-    """The field for the limit of objects."""
-    return setting(
-        "Most objects to delete",
-        f"More objects {_WAITS} Empty: no limit, except {FIRST_OBJECTS_MAX:,} in the first deleting run with `undo`"
-        " off.",
-        default=None,
-        minimum=0,
-    )
-
-
-def bytes_limit() -> Any:
-    """The field for the limit of bytes."""
-    return setting("Most bytes to delete", f"More bytes {_WAITS} Empty: no limit.", default=None, minimum=0)
-
-
-def share_limit() -> Any:
-    """The field for the limit of the share, in percent."""
-    return setting(
-        "Largest share to delete, in percent of the listed objects",
-        "A larger share than this needs a person's approval; with `approval` = `never` it stops the run. Empty:"
-        " no limit.",
-        default=DELETE_PERCENT_MAX,
-        minimum=0,
-        maximum=100,
-    )
-
-
 def approval_setting() -> Any:
     """The field for the rule of approvals."""
     return setting(
@@ -140,6 +111,43 @@ def approvers_setting() -> Any:
 def ids_of(text: str | None) -> tuple[str, ...]:
     """Read the ids of approvers, separated by commas; () and None are everybody."""
     return tuple(name for item in (text or "").split(",") if (name := item.strip()))
+
+
+def grace_hours_setting(more: str = "") -> Any:
+    """Return the setting `grace_hours`; `more` is a sentence about this collector."""
+    return setting(
+        "Grace in hours",
+        "A run deletes only objects that an earlier run found and that have waited for this long since. At least 20."
+        f" Empty: 20 where deletions can be restored, 72 otherwise.{more}",
+        default=None,
+        minimum=GRACE_HOURS,
+        maximum=HOURS_MAX,
+        because="an incomplete mark, such as one of a restored database, is detected within a day. For tests, on a"
+        " repository without writers, there is unsafe_grace_seconds",
+    )
+
+
+def unsafe_grace_setting() -> Any:
+    """Return the setting `unsafe_grace_seconds`."""
+    return setting(
+        "Unsafe grace in seconds",
+        "Replaces the grace and **skips the wait for a second run**. 0: a run deletes its own finds. For"
+        " tests, demos, and maintenance windows without writers. Empty: not used.",
+        default=None,
+        minimum=0,
+        maximum=SECONDS_MAX,
+    )
+
+
+def choose_grace(
+    hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
+) -> timedelta:
+    """Return how long garbage waits before another run may delete it. `unsafe_seconds`: replaces all others; None if
+    not used."""
+    if unsafe_seconds is not None:
+        return timedelta(seconds=unsafe_seconds)
+    default = GRACE_HOURS if can_undo else GRACE_HOURS_FINAL
+    return timedelta(hours=max(default if hours is None else hours, least_hours))
 
 
 class CollectionSettings:

@@ -349,26 +349,3 @@ def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, st
         for example in item["examples"][:EXAMPLES_MAX]:
             at = f": {code(example['path'])} on {code(example['branch'])}" if "path" in example else ""
             yield f"    - {code(example['address'])}{at}"
-
-
-def approval_text(said: Mapping[str, Any]) -> str:
-    """Format a request and its answer for a report."""
-    if said["state"] == "waiting":
-        return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
-    at = f"{said['at'][:19].replace('T', ' ')} UTC"
-    if not said["by"]:
-        return f"not approved by {at}. {said['why']}"
-    return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
-
-
-def what_to_do(outcome: str, command: str) -> str:
-    """The advice about an approval for the reader of a report; "" for other outcomes."""
-    if outcome == "awaiting_approval":
-        return (
-            "Read the candidates below. Then approve or reject them: in Airflow under Required Actions, for any run"
-            f" with `{command} approve` or `{command} reject` and the run folder. Continue a local run with"
-            f" `{command} resume`."
-        )
-    if outcome == "rejected":
-        return "No action is needed. A new run makes a new mark, and asks again if necessary."
-    return ""

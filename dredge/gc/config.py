@@ -11,13 +11,7 @@ from typing import Any
 from dredge.approve import settings as shared
 from dredge.errors import ConfigError
 from dredge.gc.retention import RetentionPolicy, load_policy
-from dredge.runs import versions
-from dredge.runs.limits import (
-    GRACE_HOURS_FINAL,
-    choose_grace,
-    grace_hours_setting,
-    unsafe_grace_setting,
-)
+from dredge.runs import limits, versions
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -142,8 +136,8 @@ class GCConfig(shared.CollectionSettings):
         minimum=0,
         maximum=SECONDS_MAX,
     )
-    grace_hours: float | None = grace_hours_setting()
-    unsafe_grace_seconds: float | None = unsafe_grace_setting()
+    grace_hours: float | None = shared.grace_hours_setting()
+    unsafe_grace_seconds: float | None = shared.unsafe_grace_setting()
     undo: str = shared.undo_setting("dredge gc")
     restore_reused: bool = setting(
         "Restore reused objects",
@@ -194,9 +188,9 @@ class GCConfig(shared.CollectionSettings):
         minimum=0,
         maximum=HOURS_MAX,
     )
-    max_delete_objects: int | None = shared.objects_limit()
-    max_delete_bytes: int | None = shared.bytes_limit()
-    max_delete_percent: float | None = shared.share_limit()
+    max_delete_objects: int | None = limits.objects_limit()
+    max_delete_bytes: int | None = limits.bytes_limit()
+    max_delete_percent: float | None = limits.share_limit()
     approval: str = shared.approval_setting()
     approval_hours: float = shared.approval_hours_setting()
     approvers: str | None = shared.approvers_setting()
@@ -290,8 +284,8 @@ class GCConfig(shared.CollectionSettings):
     def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
         """Return the wait of garbage before another run deletes it; it is longer if the server keeps no id of the
         last mark."""
-        least = 0 if keeps_id else GRACE_HOURS_FINAL
-        return choose_grace(
+        least = 0 if keeps_id else shared.GRACE_HOURS_FINAL
+        return shared.choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
 

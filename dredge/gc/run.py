@@ -90,6 +90,12 @@ class Plan:
         margin = timedelta(hours=self.config.slice_margin_hours)
         return begin - margin if begin is not None else BEGINNING, end if end is not None else END
 
+    @property
+    def covered_after(self) -> Coverage:
+        """Intervals of slices without another listing after this run."""
+        begin, end = self.window
+        return self.covered.add(begin, min(end, self.covers_until))
+
 
 def parse_plan(value: object) -> Plan:
     """Make a plan from the JSON of `plan.json`."""

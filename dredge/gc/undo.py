@@ -12,7 +12,6 @@ selects.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -127,8 +126,7 @@ def scheduled(run: Run) -> PurgeConfig:
 def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig) -> None:
     if not config.dry_run:
         refuse_alarmed(run.state, f"run {run.plan.run_id} purges nothing")
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    refuse_old_mark(run)
     collected = collected_of(run.plan.repository, run.client, run.options)
     runs = list(swept_before(collected, run, config))
     live = find_live(run, runner, record, runs) if runs else LiveSet(())

@@ -31,7 +31,7 @@ from dredge.lakefs import Ref
 from dredge.runs import ledger
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 
@@ -111,8 +111,7 @@ def _look_up_deleted(run: Run, runner: TaskRunner, parts: list[PartInfo]) -> lis
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
-    threads = run.plan.config.tuning.threads
+    tasks, threads = run.shares(runner, todo), run.plan.config.tuning.threads
     found = run.spread(runner, VerifyOutput.STEP, look_up_deleted, threads, tasks, "objects", rows)
     return list(chain.from_iterable(found))
 
@@ -121,7 +120,7 @@ def _find_in_ledger(run: Run, runner: TaskRunner, parts: list[PartInfo], living:
     """Find the addresses of live objects that the ledger has as deleted."""
     addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
     table = run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
-    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    tasks = run.shares(runner, parts)
     found = run.spread(runner, VerifyOutput.STEP, find_in_ledger, table, tasks, "objects")
     return set(chain.from_iterable(found))
 

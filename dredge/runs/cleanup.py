@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.runs.payload import PartInfo, StepOutput
 from dredge.runs.run import PlannedRun, StepRecord
 from dredge.runs.versions import DISTRUSTED, VERSIONS, State, VersionStore
@@ -148,41 +148,29 @@ class OwnFilesOutput(StepOutput):
     STEP = "own_files"
 
 
-def clean_up(
-    run: PlannedRun[Any],
-    inputs: Sequence[type[StepOutput]],
-    superseded: Callable[[], Superseded],
-    deleter: OwnFilesDeleter,
+def remove_own_files(
+    run: PlannedRun[Any], record: StepRecord, found: Superseded, deleter: OwnFilesDeleter
 ) -> None:
-    """Remove superseded files of a complete run; only count them in a dry run. A failure is only logged. `inputs`: the
-    last step of a complete run. `superseded`: returns the files."""
-
-    def body(record: StepRecord) -> None:
-        found = superseded()
-        record.counts.update(
-            own_files=len(found.keys),
-            own_bytes=found.size_bytes,
-            own_run_folders=len(found.folders),
-            folders_left=found.folders_left,
+    """Remove superseded files of a complete run; only count them in a dry run."""
+    record.counts.update(
+        own_files=len(found.keys),
+        own_bytes=found.size_bytes,
+        own_run_folders=len(found.folders),
+        folders_left=found.folders_left,
+    )
+    if run.plan.dry_run:
+        record.status = "dry_run"
+        return
+    outcomes: Counter[str] = Counter()
+    for keys in batched(found.keys, _KEYS):
+        run.lease.check(run.plan.lease, run.store_now())
+        outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
+    removed = record.counts["own_files_removed"] = outcomes["deleted"] + outcomes["missing"]
+    if removed < len(found.keys):
+        record.warn(
+            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could not"
+            " be removed; a later run tries again"
         )
-        if run.plan.dry_run:
-            record.status = "dry_run"
-            return
-        outcomes: Counter[str] = Counter()
-        for keys in batched(found.keys, _KEYS):
-            run.lease.check(run.plan.lease, run.store_now())
-            outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
-        removed = record.counts["own_files_removed"] = outcomes["deleted"] + outcomes["missing"]
-        if removed < len(found.keys):
-            record.warn(
-                f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could not"
-                " be removed; a later run tries again"
-            )
-
-    try:
-        run.step(OwnFilesOutput, body, inputs)
-    except DredgeError as error:
-        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
 def find_superseded_versions(

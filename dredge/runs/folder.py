@@ -198,9 +198,6 @@ class RunFolder:
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
-        if not summary.try_number:
-            self.write_json(name, to_sealed(summary))
-            return
         attempt = StepTry(self.writer, summary.step, summary.try_number)
         if self._kept is not None:
             self._kept[summary.step] = summary if is_complete else None

@@ -1,4 +1,4 @@
-"""Limits of a run's deletions, findings of guards, figures, and the grace: how long garbage waits.
+"""Limits of a run's deletions, findings of guards, and figures.
 
 A finding is `passed`, `awaiting_approval` (a person may raise the limit), or `refused` (a proof is missing; no approval
 helps).
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal
 
-from dredge.settings import HOURS_MAX, SECONDS_MAX, setting
+from dredge.settings import setting
+
+# Of the listed objects: a larger share is seldom garbage, so a person checks it first.
+DELETE_PERCENT_MAX = 20.0
+# Without undo, the first deleting run asks a person before it deletes more.
+FIRST_OBJECTS_MAX = 1_000
+_WAITS = "than this need a person's approval; with `approval` = `never` they stop the run."
 
 type Verdict = Literal["passed", "awaiting_approval", "refused"]
 
@@ -59,6 +64,34 @@ def _at_most(rule: str, figure: float | int, limit: float | int | None, what: st
     return Finding(rule, verdict, figure, limit, f"{figure:,} {what}; the limit is {limit:,}")
 
 
+def objects_limit() -> Any:
+    """The field for the limit of objects."""
+    return setting(
+        "Most objects to delete",
+        f"More objects {_WAITS} Empty: no limit, except {FIRST_OBJECTS_MAX:,} in the first deleting run with `undo`"
+        " off.",
+        default=None,
+        minimum=0,
+    )
+
+
+def bytes_limit() -> Any:
+    """The field for the limit of bytes."""
+    return setting("Most bytes to delete", f"More bytes {_WAITS} Empty: no limit.", default=None, minimum=0)
+
+
+def share_limit() -> Any:
+    """The field for the limit of the share, in percent."""
+    return setting(
+        "Largest share to delete, in percent of the listed objects",
+        "A larger share than this needs a person's approval; with `approval` = `never` it stops the run. Empty:"
+        " no limit.",
+        default=DELETE_PERCENT_MAX,
+        minimum=0,
+        maximum=100,
+    )
+
+
 def worst(findings: Iterable[Finding]) -> Verdict:
     """Return the worst verdict."""
     return max((finding.verdict for finding in findings), key=_ORDER.__getitem__, default="passed")
@@ -94,45 +127,3 @@ def add_up(found: Iterable[Mapping[str, Figures]]) -> dict[str, Figures]:
         for kind, more in figures.items():
             total[kind] = total.get(kind, Figures()) + more
     return total
-
-
-# Hours. With undo, daily runs confirm each other; without, an older or another database must be noticed
-# first.
-GRACE_HOURS, GRACE_HOURS_FINAL = 20.0, 72.0
-
-
-def grace_hours_setting(more: str = "") -> Any:
-    """Return the setting `grace_hours`; `more` is a sentence about this collector."""
-    return setting(
-        "Grace in hours",
-        "A run deletes only objects that an earlier run found and that have waited for this long since. At least 20."
-        f" Empty: 20 where deletions can be restored, 72 otherwise.{more}",
-        default=None,
-        minimum=GRACE_HOURS,
-        maximum=HOURS_MAX,
-        because="an incomplete mark, such as one of a restored database, is detected within a day. For tests, on a"
-        " repository without writers, there is unsafe_grace_seconds",
-    )
-
-
-def unsafe_grace_setting() -> Any:
-    """Return the setting `unsafe_grace_seconds`."""
-    return setting(
-        "Unsafe grace in seconds",
-        "Replaces the grace and **skips the wait for a second run**. 0: a run deletes its own finds. For"
-        " tests, demos, and maintenance windows without writers. Empty: not used.",
-        default=None,
-        minimum=0,
-        maximum=SECONDS_MAX,
-    )
-
-
-def choose_grace(
-    hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
-) -> timedelta:
-    """Return how long garbage waits before another run may delete it. `unsafe_seconds`: replaces all others; None if
-    not used."""
-    if unsafe_seconds is not None:
-        return timedelta(seconds=unsafe_seconds)
-    default = GRACE_HOURS if can_undo else GRACE_HOURS_FINAL
-    return timedelta(hours=max(default if hours is None else hours, least_hours))

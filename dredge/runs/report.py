@@ -244,6 +244,59 @@ class RunResults:
         return "dry_run" if self.dry_run else "success"
 
 
+def describe_waiting(pending: Mapping[str, Any]) -> str:
+    """Return a sentence about waiting objects, and when the first may be deleted; "" without any."""
+    if not pending or not pending["waiting"]["objects"]:
+        return ""
+    found, waiting, dates = pending["found_now"], pending["waiting"], _dates(pending)
+    new = f"{found['objects']:,} of them since this run"
+    text = f"{waiting['objects']:,} objects ({waiting['bytes']:,} bytes) wait, {new}"
+    return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
+
+
+def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield titles and texts about the pending list, from `Waits.to_details`."""
+    if not pending:
+        return
+
+    def words(found: Mapping[str, int]) -> str:
+        return f"{found['objects']:,} objects ({size_text(found['bytes'])})"
+
+    yield "Found now", words(pending["found_now"])
+    dates = _dates(pending)
+    when = f"; a run may delete the first from {dates[0]} on, the last from {dates[-1]} on" if dates else ""
+    yield "Waiting", f"{words(pending['waiting'])}{when}"
+    yield "Confirmed", f"{words(pending['confirmed'])} that an earlier run found, and that have waited"
+
+
+def _dates(pending: Mapping[str, Any]) -> list[str]:
+    texts = [pending["first_deletion"], pending["last_deletion"]]
+    return [f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M} UTC" for text in texts if text is not None]
+
+
+def approval_text(said: Mapping[str, Any]) -> str:
+    """Format a request and its answer for a report."""
+    if said["state"] == "waiting":
+        return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
+    at = f"{said['at'][:19].replace('T', ' ')} UTC"
+    if not said["by"]:
+        return f"not approved by {at}. {said['why']}"
+    return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
+
+
+def approval_action(outcome: str, command: str) -> str:
+    """The advice about an approval for the reader of a report; "" for other outcomes."""
+    if outcome == "awaiting_approval":
+        return (
+            "Read the candidates below. Then approve or reject them: in Airflow under Required Actions, for any run"
+            f" with `{command} approve` or `{command} reject` and the run folder. Continue a local run with"
+            f" `{command} resume`."
+        )
+    if outcome == "rejected":
+        return "No action is needed. A new run makes a new mark, and asks again if necessary."
+    return ""
+
+
 log = logging.getLogger("dredge")
 
 

@@ -31,6 +31,7 @@ from dredge.runs.tasks import (
     TaskRunner,
     TooManyRowsError,
     log_progress,
+    round_robin,
 )
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import read_pointer
@@ -42,8 +43,8 @@ log = logging.getLogger("dredge")
 
 @dataclass(slots=True)
 class StepRecord:
-    """Notes of a running step; becomes its summary. `error`: raised after the summary was written, for a step without
-    success."""
+    """Notes of a running step; becomes its summary, with payloads in `details` as JSON. `error`: raised after the
+    summary was written, for a step without success."""
 
     inputs: dict[str, StepSummary]
     attempt: StepTry
@@ -179,7 +180,7 @@ def perform(
                 parts=tuple(record.parts),
                 inputs=digests,
                 warnings=tuple(record.warnings),
-                details=record.details,
+                details=to_json(record.details),
                 try_number=attempt.number,
             )
             folder.write_summary(summary)
@@ -297,8 +298,11 @@ class PlannedRun[P: RunPlan](ABC):
     clock: Clock = utc_now
     # store options of the driver; tasks read theirs from their environment
     options: StorageOptions | None = None
-    _store_clock: StoreClock | None = field(default=None, repr=False, compare=False)
+    _store_clock: StoreClock = field(init=False, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._store_clock = StoreClock(self.state, self.clock)
 
     @property
     @abstractmethod
@@ -312,8 +316,6 @@ class PlannedRun[P: RunPlan](ABC):
 
     def store_now(self) -> datetime:
         """Return the object store's time."""
-        if self._store_clock is None:
-            self._store_clock = StoreClock(self.state, self.clock)
         return self._store_clock.now()
 
     def step(
@@ -400,6 +402,10 @@ class PlannedRun[P: RunPlan](ABC):
     def num_tasks(self, runner: TaskRunner, items: int) -> int:
         """Return the number of tasks for a number of items."""
         return max(1, min(items, runner.default_parallelism * self.tasks_per_core))
+
+    def shares[T](self, runner: TaskRunner, items: Sequence[T], some: int = 1) -> list[list[T]]:
+        """Share items among tasks, about `some` items or more for each."""
+        return round_robin(items, self.num_tasks(runner, -(-len(items) // some)))
 
 
 class CollectionPlan(RunPlan, Protocol):

@@ -10,8 +10,9 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.payload import PartInfo
 from dredge.runs.report import duration_text
-from dredge.runs.run import StepRecord
+from dredge.runs.run import CollectionRun, StepRecord
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo, exists
 from dredge.storage.model import MaySend
@@ -54,21 +55,19 @@ type Protect = Callable[[pa.Table, MaySend], list[Protected]]
 type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
 
 
-def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
-    """Refuse a sweep of an old mark. `planned_at`: the store's time before the mark. `age_max`: oldest mark for a
-    sweep. Raises RefusedError: the mark is older."""
-    age = now - planned_at
+def refuse_old_mark(run: CollectionRun[Any]) -> None:
+    """Refuse a sweep of an old mark. Raises RefusedError: the mark is older than its settings allow."""
+    age = run.store_now() - run.plan.created_at  # the store's time before the mark
+    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     if age > age_max:
         raise RefusedError(
-            f"run {run_id} was planned {duration_text(age)} ago; a mark older than {duration_text(age_max)} is not"
-            " swept. Nothing (more) was deleted. Start a new run."
+            f"run {run.plan.run_id} was planned {duration_text(age)} ago; a mark older than {duration_text(age_max)} is"
+            " not swept. Nothing (more) was deleted. Start a new run."
         )
 
 
 def sweep_then_settle(
     record: StepRecord,
-    what: str,
-    uri: str,
     sweep: Callable[[], None],
     settle: Callable[[bool], DredgeError | None],
     has_begun: Callable[[], bool],
@@ -77,8 +76,6 @@ def sweep_then_settle(
 
     Args:
         record: of the step; gets status and error if not all was deleted.
-        what: name of the sweep, for a defect.
-        uri: the run's folder, for a defect.
         settle: counts the outcomes in the record; gets whether the sweep was complete, and returns the error for
             failed deletions.
         has_begun: whether objects may have been deleted.
@@ -88,7 +85,7 @@ def sweep_then_settle(
     """
     stopped: DredgeError | None = None
     try:
-        with foreseen(what, uri):
+        with foreseen(f"step {record.attempt.step}", record.attempt.writer.uri):
             sweep()
     except DredgeError as error:
         stopped = error

@@ -32,6 +32,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.folder import read_json
+from dredge.runs.limits import FIRST_OBJECTS_MAX
 from dredge.runs.parts import check_digest
 from dredge.runs.payload import PartInfo, from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
@@ -39,7 +40,7 @@ from dredge.runs.tries import change_file, read_tagged, replace_again, replace_t
 from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
-from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
+from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
 # Rises with the meaning of the hashes: a record of another format cannot be compared, and is reported.

@@ -21,7 +21,7 @@ from dredge.runs.gate import GateConfig, watching
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import PartInfo, StepOutput, to_json
 from dredge.runs.run import PlannedRun, StepRecord
-from dredge.runs.tasks import PartitionFunction, TaskRunner, round_robin
+from dredge.runs.tasks import PartitionFunction, TaskRunner
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_descending_xid
 
@@ -144,8 +144,7 @@ class Tally:
 
 def shares_of[P](run: PlannedRun[Any], runner: TaskRunner, parts: Sequence[P]) -> list[tuple[str, list[P]]]:
     """Share parts among tasks; returns the name of each task's files with its parts."""
-    shares = round_robin(parts, run.num_tasks(runner, len(parts)))
-    return [(f"{index:05d}", share) for index, share in enumerate(shares)]
+    return [(f"{index:05d}", share) for index, share in enumerate(run.shares(runner, parts))]
 
 
 def work_through[C, T](

@@ -12,8 +12,6 @@ from dredge.storage.undo import Expiry
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 # Versions in a bucket with versions, else off.
 AUTO = "auto"
-# Without undo, the first deleting run asks a person before it deletes more.
-FIRST_OBJECTS_MAX = 1_000
 # Below the folder of a run.
 QUARANTINE_FOLDER = "quarantine"
 WORDS = {

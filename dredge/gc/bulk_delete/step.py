@@ -14,7 +14,6 @@ the re-check omits data of the mark, so it must be the mark of these candidates.
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from dredge.approve.records import approval_inputs, why_asked
 from dredge.approve.step import approval_of
@@ -47,7 +46,7 @@ from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import read_hashes, unite
 from dredge.storage import store_clock
 from dredge.storage.parallel import at_once
@@ -105,12 +104,9 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[S
         )
     record.input(ListCommittedOutput).refuse_other_readings()
     approval_of(run, record, ApproveOutput)
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    refuse_old_mark(run)
     sweep_then_settle(
         record,
-        f"the sweep of run {run.plan.run_id}",
-        run.folder.uri,
         lambda: _sweep(run, runner, record, parts, seen),
         lambda complete: settle(run, runner, record, parts, complete),
         # Each round of deleting begins with a re-check.
@@ -131,7 +127,7 @@ def _sweep(
     if not parts:
         return
     guards = record.input(CheckLimitsOutput)
-    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    tasks = run.shares(runner, parts)
     if not _deletable(guards):  # a re-check would protect nothing
         _check_chain(run, record)
         held = KeepConfig(

@@ -30,10 +30,10 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
-from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput, to_json
+from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.run import StepRecord
 from dredge.runs.sweep import DeletingTask
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import CHANGED, STORE_HOLD, open_deleter
@@ -127,7 +127,7 @@ def settle(
 ) -> DredgeError | None:
     """Settle the ledger of a sweep, and count its outcomes; after a complete sweep every candidate must have one.
     Returns the error to end with when objects could not be deleted."""
-    tasks = round_robin(parts, run.num_tasks(runner, len(parts)))
+    tasks = run.shares(runner, parts)
     results = run.spread(
         runner, BulkDeleteOutput.STEP, settle_parts, _FAILURES_MAX, tasks, "parts", len(parts)
     )
@@ -143,7 +143,7 @@ def settle(
         undone_objects=candidates - totals.total(),
     )
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
-    record.details["groups"] = [to_json(group) for group in groups]
+    record.details["groups"] = groups
     record.details["failures"] = failures[:_FAILURES_MAX]
     if complete and totals.total() != candidates:
         raise FormatError(

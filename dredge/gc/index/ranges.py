@@ -33,7 +33,7 @@ from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
 from dredge.runs.payload import PartInfo
-from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function, round_robin
+from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import NONE, Hashes, unite
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import get_ahead
@@ -251,7 +251,7 @@ def read_metaranges(
     ids = found.lacking(metaranges)
     if len(ids) <= _INLINE:
         return with_metaranges(run.reader, found, ids)
-    tasks = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
+    tasks = run.shares(runner, ids, _INLINE)
     for result in run.spread(runner, where, list_ranges, where, tasks, "metaranges", len(ids)):
         tables = run.folder.read_parts([result.ranges, result.named])
         found.add(Metaranges.from_tables(*tables))

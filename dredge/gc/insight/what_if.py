@@ -27,7 +27,7 @@ from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import Keys
 from dredge.gc.retention import find_lines, may_match
 from dredge.lakefs import Commit, Rules
-from dredge.runs.report import number_of, place_curve, size_text
+from dredge.runs.report import number_of, size_text
 from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 from dredge.sets.live import in_any
@@ -336,15 +336,6 @@ def _days(value: Any) -> int:
     return value
 
 
-def points(found: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Days and freed bytes of the points on a curve, from JSON of `WhatIf`."""
-    return sorted(
-        (item["proposal"]["days"], item["freed"]["size_bytes"])
-        for item in found
-        if item["proposal"]["days"] is not None
-    )
-
-
 _BAR_WIDTH = 24
 
 
@@ -369,12 +360,3 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def bar(value: int, most: int) -> str:
     """A bar in proportion to the greatest value."""
     return "█" * round(_BAR_WIDTH * value / most) if most else ""
-
-
-def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Place the curve of days and freed bytes for `dredge.runs.report`; None for less than two points."""
-    line = points(found)
-    if len(line) < 2:
-        return None
-    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
-    return place_curve(marks, "Bytes freed by rules of so many days", "days kept", size_text)

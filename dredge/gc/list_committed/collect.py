@@ -540,7 +540,7 @@ def _merge(
         Merge(kind=kind, shard=shard, parts=parts, whole=list(staged) if kind == COUNTS else [])
         for (kind, shard), parts in sorted(groups.items())
     ]
-    tasks = round_robin(merges, run.num_tasks(runner, len(merges)))
+    tasks = run.shares(runner, merges)
     for result in run.spread(runner, config.where, merge_shards, config, tasks, "shards", len(merges)):
         found.counted.extend(result.counted)
         for kind, parts in result.sets.items():

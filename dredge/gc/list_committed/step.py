@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.index import store as index
@@ -15,21 +18,28 @@ from dredge.gc.index.ranges import (
     Ranges,
     find_extra,
     find_range_files,
+    ranges_table,
     read_leniently,
     read_metaranges,
     unite_ranges,
     with_metaranges,
 )
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import Collected, Roles, collect_paths, collect_ranges
 from dredge.gc.list_committed.tables import (
     BRANCHES,
+    COMMITS,
     DROPPED,
     FILES,
+    HISTORY,
+    METARANGES,
+    NAMED_RANGES,
+    PATH_COMMITS,
     PATH_RANGES,
+    RANGES,
     REFERRING,
+    REFS,
     SIZES,
     ListCommittedOutput,
 )
@@ -39,8 +49,9 @@ from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import pass_witnesses
 from dredge.gc.witness.record import Past
-from dredge.lakefs import Commit, Rules
-from dredge.runs.payload import StepSummary, to_json
+from dredge.lakefs import Commit, CommitText, Rules
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import PartInfo, StepSummary
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
@@ -102,7 +113,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     expired = find_expired(run, expired_commits, named, ranges.keys(), history.expired)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
     roles.expired, roles.dropped_expired = expired.ranges, roles.dropped.keys() & expired.named
-    record.parts.append(tables.write_ranges(run.folder, roles.dropped, DROPPED))
+    record.parts.append(write_ranges(run.folder, roles.dropped, DROPPED))
     if base is not None and len(base.state.counted.layers) >= run.plan.config.tuning.counted_layers_max:
         # Everything is counted again: the counts of earlier runs have too many layers.
         dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
@@ -111,16 +122,16 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     of_base = named.select(active.metaranges[commit] for commit in active.base) if kept else {}
     extras = find_extra(run, runner, STEP, kept, active.metarange_of, named, of_base)
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
-    record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
+    record.parts.append(write_ranges(run.folder, by_path, PATH_RANGES))
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
     heads = [(branch, commit, active.metaranges[commit]) for branch, commit in history.heads]
     record.parts += [
-        *tables.write_commits(run.folder, active),
-        tables.write_ranges(run.folder, ranges | undropped),
-        tables.write_texts(run.folder, BRANCHES, ("branch", "commit_id", "metarange_id"), heads),
-        *tables.write_metaranges(run.folder, named, history.metaranges),
-        tables.write_texts(run.folder, FILES, ("name",), [(name,) for name in sorted(history.files)]),
+        *write_commits(run.folder, active),
+        write_ranges(run.folder, ranges | undropped),
+        write_texts(run.folder, BRANCHES, ("branch", "commit_id", "metarange_id"), heads),
+        *write_metaranges(run.folder, named, history.metaranges),
+        write_texts(run.folder, FILES, ("name",), [(name,) for name in sorted(history.files)]),
     ]
     record.counts.update(
         active_commits=len(active.metaranges),
@@ -137,9 +148,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     record.details.update(
         sources=active.sources,
         all_commits=active.all_commits,
-        rules=None if active.rules is None else to_json(active.rules),
+        rules=active.rules,
         expired_explained=expired.complete,
-        referring=[to_json(item) for item in referred],
+        referring=referred,
     )
 
 
@@ -292,11 +303,81 @@ def _note_sets(
     sizes = [*(() if base is None else base.state.sizes), located(collected.set_of(SIZES))]
     record.details.update(
         bits=collected.bits,
-        live=to_json(live),
-        sizes=[to_json(found) for found in sizes],
-        counted=to_json(counted),
+        live=live,
+        sizes=sizes,
+        counted=counted,
         index_format=index.FORMAT,
     )
+
+
+def write_commits(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
+    """Write the active commits, the history and the refs.
+
+    The history answers later questions (reasons, other rules) without a server; no step reads it.
+    """
+    ids, heads = sorted(active.metaranges), active.heads
+    commits = pa.table(
+        {
+            "commit_id": pa.array(ids, pa.string()),
+            "metarange_id": pa.array([active.metaranges[commit] for commit in ids], pa.string()),
+            "head": pa.array([commit in heads for commit in ids], pa.bool_()),
+        }
+    )
+    graph = sorted(active.graph.values(), key=lambda commit: commit.id)
+    history = pa.table(
+        {
+            "commit_id": pa.array([commit.id for commit in graph], pa.string()),
+            "parents": pa.array([list(commit.parents) for commit in graph], pa.list_(pa.string())),
+            "created_at": pa.array([commit.created_at for commit in graph], pa.timestamp("us", tz="UTC")),
+            "metarange_id": pa.array([commit.metarange_id for commit in graph], pa.string()),
+            "version": pa.array([commit.version for commit in graph], pa.int32()),
+            **_text_columns([commit.text for commit in graph]),
+        }
+    )
+    refs = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
+    rows = [(kind, ref.id, ref.commit_id) for kind, ref in refs]
+    paths = sorted(active.path_commits)
+    return [
+        folder.write_table(STEP, 0, commits, COMMITS),
+        folder.write_table(STEP, 0, history, HISTORY),
+        write_texts(folder, REFS, ("kind", "name", "commit_id"), rows),
+        write_texts(folder, PATH_COMMITS, ("set", "commit_id"), paths),
+    ]
+
+
+def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = RANGES) -> PartInfo:
+    """Write ranges, by default active ranges."""
+    return folder.write_table(STEP, 0, ranges_table(ranges), kind)
+
+
+def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[str]) -> list[PartInfo]:
+    """Write metaranges and their ranges."""
+    ranges, rows = named.to_tables(metaranges)
+    return [
+        folder.write_table(STEP, 0, ranges, NAMED_RANGES),
+        folder.write_table(STEP, 0, rows, METARANGES),
+    ]
+
+
+def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
+    metadata = [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts]
+    return {
+        "committer": pa.array([text and text.committer for text in texts], pa.string()),
+        "message": pa.array([text and text.message for text in texts], pa.string()),
+        "metadata": pa.array(metadata, pa.string()),
+        "generation": pa.array([text and text.generation for text in texts], pa.int64()),
+    }
+
+
+def write_texts(
+    folder: RunFolder, kind: str, names: Sequence[str], rows: Sequence[tuple[str, ...]]
+) -> PartInfo:
+    """Write rows of texts; `names` are the columns."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    table = pa.table(
+        {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}
+    )
+    return folder.write_table(STEP, 0, table, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,15 @@
-"""The files of list_committed: their readers for later steps, and their writers."""
+"""The files of list_committed, for later steps."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import Any
 
 from dredge.errors import RefusedError
 from dredge.gc.index import store as index
-from dredge.gc.index.ranges import Metaranges, Ranges, ranges_table
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.lakefs import CommitText
-from dredge.runs.folder import RunFolder
-from dredge.runs.payload import Detail, NamedPart, PartInfo, StepOutput
+from dredge.runs.payload import Detail, NamedPart, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
-
-if TYPE_CHECKING:
-    from dredge.gc.list_committed.active import ActiveCommits
-
 
 # Files of hashes: live addresses; sizes of the entries of branch heads; addresses of ranges of expired commits only.
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
@@ -114,76 +103,3 @@ class ListCommittedOutput(StepOutput):
                 f"run {self.summary.run_id}: the live set is from another version of Dredge, which reads addresses"
                 " differently. Nothing more was deleted. Start a new run."
             )
-
-
-_STEP = ListCommittedOutput.STEP
-
-
-def write_commits(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
-    """Write the active commits, the history and the refs.
-
-    The history answers later questions (reasons, other rules) without a server; no step reads it.
-    """
-    ids, heads = sorted(active.metaranges), active.heads
-    commits = pa.table(
-        {
-            "commit_id": pa.array(ids, pa.string()),
-            "metarange_id": pa.array([active.metaranges[commit] for commit in ids], pa.string()),
-            "head": pa.array([commit in heads for commit in ids], pa.bool_()),
-        }
-    )
-    graph = sorted(active.graph.values(), key=lambda commit: commit.id)
-    history = pa.table(
-        {
-            "commit_id": pa.array([commit.id for commit in graph], pa.string()),
-            "parents": pa.array([list(commit.parents) for commit in graph], pa.list_(pa.string())),
-            "created_at": pa.array([commit.created_at for commit in graph], pa.timestamp("us", tz="UTC")),
-            "metarange_id": pa.array([commit.metarange_id for commit in graph], pa.string()),
-            "version": pa.array([commit.version for commit in graph], pa.int32()),
-            **_text_columns([commit.text for commit in graph]),
-        }
-    )
-    refs = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
-    rows = [(kind, ref.id, ref.commit_id) for kind, ref in refs]
-    paths = sorted(active.path_commits)
-    return [
-        folder.write_table(_STEP, 0, commits, COMMITS),
-        folder.write_table(_STEP, 0, history, HISTORY),
-        write_texts(folder, REFS, ("kind", "name", "commit_id"), rows),
-        write_texts(folder, PATH_COMMITS, ("set", "commit_id"), paths),
-    ]
-
-
-def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = RANGES) -> PartInfo:
-    """Write ranges, by default active ranges."""
-    return folder.write_table(_STEP, 0, ranges_table(ranges), kind)
-
-
-def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[str]) -> list[PartInfo]:
-    """Write metaranges and their ranges."""
-    ranges, rows = named.to_tables(metaranges)
-    return [
-        folder.write_table(_STEP, 0, ranges, NAMED_RANGES),
-        folder.write_table(_STEP, 0, rows, METARANGES),
-    ]
-
-
-def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
-    metadata = [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts]
-    return {
-        "committer": pa.array([text and text.committer for text in texts], pa.string()),
-        "message": pa.array([text and text.message for text in texts], pa.string()),
-        "metadata": pa.array(metadata, pa.string()),
-        "generation": pa.array([text and text.generation for text in texts], pa.int64()),
-    }
-
-
-def write_texts(
-    folder: RunFolder, kind: str, names: Sequence[str], rows: Sequence[tuple[str, ...]]
-) -> PartInfo:
-    """Write rows of texts; `names` are the columns."""
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    table = pa.table(
-        {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}
-    )
-    return folder.write_table(_STEP, 0, table, kind)

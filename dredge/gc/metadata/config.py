@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.runs.limits import (
+from dredge.approve.settings import (
     GRACE_HOURS_FINAL,
     choose_grace,
     grace_hours_setting,
     unsafe_grace_setting,
 )
+from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
 from dredge.settings import DAYS_MAX, HOURS_MAX, Settings, check_settings, setting
 
 REPORT, DELETE = "report", "delete"

@@ -32,7 +32,7 @@ from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, leave_list, write_if_changed
 from dredge.runs.run import StepRecord
-from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet
 
@@ -149,7 +149,7 @@ def advance_list(
     todo = _shards(run, runner, record, config, known, found, bits)
     if bits == 0:
         runner = LocalRunner()
-    tasks = round_robin(todo, run.num_tasks(runner, len(todo)))
+    tasks = run.shares(runner, todo)
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", found.rows)
     result = sum(results, Advanced(bits=bits))
     if result.rows != found.rows:
@@ -224,7 +224,7 @@ def _shards(
     sources += [Sources(young=[part]) for part in found.young]
     if not same:
         sources += [Sources(before=[part]) for part in known.parts]
-    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
+    tasks = run.shares(runner, sources)
     results = run.spread(
         runner, _STEP, cut_sources, CutConfig(bits=bits, config=config), tasks, "objects", None
     )

@@ -76,7 +76,7 @@ def _advance(run: Run, record: StepRecord, chain: Ahead[dict[str, StepSummary]])
         optimized_runs=state.optimized_runs,
         covered_intervals=len(state.covered.intervals),
     )
-    record.details.update(version=to_json(version), covered=to_json(state.covered))
+    record.details.update(version=version, covered=state.covered)
 
 
 def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
@@ -84,7 +84,6 @@ def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[Par
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     referred = [from_json(Referred, item) for item in committed.referring]
-    begin, end = plan.window
     deleted = record.input(BulkDeleteOutput).counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
     before = None if base is None else base.state
@@ -111,7 +110,7 @@ def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[Par
         path_ranges=committed.path_ranges,
         looked_at=committed.files,
         gone=tuple(gone),
-        covered=plan.covered.add(begin, min(end, plan.covers_until)),
+        covered=plan.covered_after,
         counted=committed.counted,
         index_format=committed.index_format,
         sizes=committed.sizes,

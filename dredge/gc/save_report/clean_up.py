@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from datetime import datetime, timedelta
 from functools import partial
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED, ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
@@ -53,13 +53,14 @@ from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.gc.witness.record import parts_of, read_record
-from dredge.runs import cleanup
 from dredge.runs.cleanup import (
     ListedFiles,
     OwnFilesDeleter,
+    OwnFilesOutput,
     Superseded,
     find_superseded_versions,
     read_recent_versions,
+    remove_own_files,
 )
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json, run_ids
@@ -152,9 +153,13 @@ log = logging.getLogger("dredge")
 
 
 def clean_up(run: Run, superseded: Callable[[], Superseded]) -> None:
-    """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
+    """Remove superseded files of a complete run, from `find_superseded`. A failure is only logged."""
+    deleter = own_files_deleter(run.plan.namespace, run.options)
     inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
-    cleanup.clean_up(run, inputs, superseded, own_files_deleter(run.plan.namespace, run.options))
+    try:
+        run.step(OwnFilesOutput, lambda record: remove_own_files(run, record, superseded(), deleter), inputs)
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
 def find_superseded(run: Run) -> Superseded:

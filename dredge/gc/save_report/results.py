@@ -9,11 +9,9 @@ No step depends on it: a failure is logged, and the run is complete without it.
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dredge.approve.step import approval_text
-from dredge.approve.step import what_to_do as approval_action
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
@@ -21,7 +19,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.what_if import as_now, by_days, curve_of, what_if
+from dredge.gc.insight.what_if import as_now, by_days, what_if
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Plan, Run
@@ -29,10 +27,10 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs import ledger
+from dredge.runs import report as reports
 from dredge.runs.failures import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import StepSummary, to_json
-from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
 from dredge.runs.report import ENDED, ReportRow, RunResults, StepResult, number_of, size_text
 from dredge.storage.parallel import at_once
 from dredge.undo.ways import OFF
@@ -116,7 +114,7 @@ def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     listing = results.of(SliceListingOutput)
     young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
     guards = results.of(CheckLimitsOutput)
-    waiting = "" if guards is None else describe_waiting(guards.pending)
+    waiting = "" if guards is None else reports.describe_waiting(guards.pending)
     return " ".join(filter(None, (_deleted(results.outcome, counts), waiting, young)))
 
 
@@ -142,7 +140,7 @@ def what_to_do(results: RunResults) -> str:
     failed, outcome = results.failed, results.outcome
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
-    if text := approval_action(outcome, ApproveOutput.COMMAND):
+    if text := reports.approval_action(outcome, ApproveOutput.COMMAND):
         return text
     if outcome == "refused":
         return "Read the guards below for the missing proof or exceeded limit. Correct the cause and start a new run."
@@ -174,11 +172,11 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Time taken", f"{seconds:.1f} s in its steps"]
     yield ["Folder", folder.uri]
     if (answer := approval(results)) is not None:
-        yield ["Approval", approval_text(answer)]
+        yield ["Approval", reports.approval_text(answer)]
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     if (guards := results.of(CheckLimitsOutput)) is not None:
-        yield from map(list, list_waiting_facts(guards.pending))
+        yield from map(list, reports.list_waiting_facts(guards.pending))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
     if candidates is not None:
         for text in candidates.summary.details.get("pins", []):
@@ -385,7 +383,7 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {
         "title": "Garbage under other rules",
         "about": "Garbage of any kind in a clean run, by days of the default rule.",
-        "curve": curve_of(foreseen),
+        "curve": _curve_of(foreseen),
         "columns": ["Rules", "Active commits", "Objects", "Size"],
         "rows": [
             [
@@ -400,3 +398,16 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             dict.fromkeys(f"{item['bound']}: {item['unknown']}" for item in foreseen if item["unknown"])
         ),
     }
+
+
+def _curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Place the curve of days and freed bytes for `dredge.runs.report`; None for less than two points."""
+    line = sorted(
+        (item["proposal"]["days"], item["freed"]["size_bytes"])
+        for item in found
+        if item["proposal"]["days"] is not None
+    )
+    if len(line) < 2:
+        return None
+    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
+    return reports.place_curve(marks, "Bytes freed by rules of so many days", "days kept", size_text)

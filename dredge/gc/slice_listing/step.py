@@ -44,9 +44,9 @@ from dredge.gc.slice_listing.slices import (
 )
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
-from dredge.runs.payload import StepSummary, to_json
+from dredge.runs.payload import StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.storage import Level
 
 log = logging.getLogger("dredge")
@@ -121,7 +121,7 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
     config = replace(_config(run.plan), decodes=run.plan.state is None and run.folder.goes_on)
     found: list[ListResult] = []
     for turn in range(tuning.listing_rounds_max + 1):
-        shares = round_robin(items, run.num_tasks(runner, len(items)))
+        shares = run.shares(runner, items)
         tasks = [ListTask(name=f"r{turn}-{number:05d}", items=share) for number, share in enumerate(shares)]
         results = run.spread(runner, SliceListingOutput.STEP, list_items, config, tasks, "objects")
         found.extend(results)
@@ -169,10 +169,9 @@ def _read_inventory(
 ) -> list[ListResult]:
     """Read the inventory of the plan; `folders` are the keys of the folders directly below `data/` now."""
     contents = find_again(run.plan.inventory, run.plan.namespace, run.store_now(), run.options)
-    shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
     tasks = [
         ReadTask(name=f"i{number:05d}", layout=contents.layout, files=share)
-        for number, share in enumerate(shares)
+        for number, share in enumerate(run.shares(runner, contents.files))
     ]
     results = run.spread(runner, SliceListingOutput.STEP, read_files, _config(run.plan), tasks, "objects")
     _check_complete(run, contents, {name for result in results for name in result.slices}, set(folders))
@@ -185,7 +184,7 @@ def _read_inventory(
         inventory_other_versions=totals["other_versions"],
         list_requests_left_out=(totals["old_objects"] + totals["young_objects"]) // _PER_REQUEST,
     )
-    record.details["inventory"] = to_json(contents.source)
+    record.details["inventory"] = contents.source
     return results
 
 

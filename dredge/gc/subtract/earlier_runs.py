@@ -410,7 +410,7 @@ class SearchResult:
 def _search(
     run: Run, runner: TaskRunner, record: StepRecord, config: SearchConfig, sources: Sequence[Source]
 ) -> list[SearchResult]:
-    tasks = round_robin(sources, run.num_tasks(runner, len(sources)))
+    tasks = run.shares(runner, sources)
     results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", len(sources))
     for result in results:
         for text in result.unread:

@@ -203,7 +203,7 @@ def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[Part
     for cut in _cut(run, runner, live.bits, listed):
         for shard, part in cut.shards.items():
             shards[shard].append(part)
-    tasks = list(map(dict, round_robin(sorted(shards.items()), run.num_tasks(runner, len(shards)))))
+    tasks = list(map(dict, run.shares(runner, sorted(shards.items()))))
     total = sum(part.rows for parts in shards.values() for part in parts)
     results = run.spread(runner, SubtractOutput.STEP, compare_shards, live, tasks, "hashes", total)
     compared = sum(result.values for result in results)

@@ -42,7 +42,6 @@ from dredge.gc.witness.record import (
 )
 from dredge.lakefs import QUESTIONS, LakeFSClient, Repository
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
 from dredge.runs.run import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
 
@@ -105,7 +104,7 @@ def pass_witnesses(
     pause = past.pause(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
     record.details["witness"] = {
         "what_if": what_if,
-        "pause": None if pause is None else to_json(pause),
+        "pause": pause,
         "record_etag": past.etag,
         "repository_created_at": None if created is None else created.isoformat(),
     }

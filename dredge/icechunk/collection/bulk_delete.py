@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +43,7 @@ from dredge.runs.gate import GateConfig, Watch, watching
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader, exists, store_clock
@@ -194,13 +194,10 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if guards.verdict != "passed" and not asked:
         raise RefusedError(f"run {run.plan.run_id}: a guard failed. Nothing was deleted.")
     approval_of(run, record, outputs.ApproveOutput)
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    refuse_old_mark(run)
     is_empty = not record.input(outputs.ListCandidatesOutput).total("candidates_objects")
     sweep_then_settle(
         record,
-        what=f"the sweep of run {run.plan.run_id}",
-        uri=run.folder.uri,
         sweep=lambda: refuse_alarmed(run) if is_empty else _sweep(run, runner, record),
         settle=lambda _: settle(run, record),
         has_begun=lambda: _REFS_LOOKED_AT in record.counts,
@@ -290,12 +287,11 @@ def _delete_by_kind(
         # A single task deletes all kinds. Several wait for each other after each kind.
         together = [each for each in left if each != repository.OVERWRITTEN] or left
         together = together if runner.default_parallelism == 1 else [kind]
-        shares = round_robin(parts[kind], run.num_tasks(runner, len(parts[kind])))
         tasks = [
             DeleteTask(
                 kinds=together, parts={**{each: parts[each] for each in together}, kind: share}, needed=needed
             )
-            for share in shares
+            for share in run.shares(runner, parts[kind])
         ]
         objects = sum(part.rows for each in together for part in parts[each])
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from dredge.approve import settings as shared
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
-from dredge.runs.limits import Limits, choose_grace, grace_hours_setting, unsafe_grace_setting
+from dredge.runs.limits import Limits, bytes_limit, objects_limit, share_limit
 from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
 from dredge.undo import ways
 from dredge.undo.ways import PurgeConfig, RestoreConfig
@@ -78,10 +78,10 @@ class CollectConfig(shared.CollectionSettings, Settings):
         minimum=0,
         maximum=SECONDS_MAX,
     )
-    grace_hours: float | None = grace_hours_setting(
+    grace_hours: float | None = shared.grace_hours_setting(
         " Spec 1: at least the minimum age, because sessions hold snapshots that were released."
     )
-    unsafe_grace_seconds: float | None = unsafe_grace_setting()
+    unsafe_grace_seconds: float | None = shared.unsafe_grace_setting()
     keep_lost_days: float = setting(
         "Days that lost snapshots are kept",
         "Snapshots that became unreachable without an expiration are kept this long, because refs may have been"
@@ -127,9 +127,9 @@ class CollectConfig(shared.CollectionSettings, Settings):
         "unless later runs or a restore need them; so are superseded counts, notes and parts of the index. Empty: they"
         " are kept."
     )
-    max_delete_objects: int | None = shared.objects_limit()
-    max_delete_bytes: int | None = shared.bytes_limit()
-    max_delete_percent: float | None = shared.share_limit()
+    max_delete_objects: int | None = objects_limit()
+    max_delete_bytes: int | None = bytes_limit()
+    max_delete_percent: float | None = share_limit()
     approval: str = shared.approval_setting()
     approval_hours: float = shared.approval_hours_setting()
     approvers: str | None = shared.approvers_setting()
@@ -162,7 +162,7 @@ class CollectConfig(shared.CollectionSettings, Settings):
     def grace(self, undo: str, spec_version: int) -> timedelta:
         """Minimum time between the run that finds garbage and the run that deletes it."""
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
-        return choose_grace(
+        return shared.choose_grace(
             self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
         )
 

@@ -38,7 +38,7 @@ from dredge.icechunk.collection.run import PLAN, Run, RunState, StateStore, open
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs import cleanup
-from dredge.runs.cleanup import OwnFilesDeleter
+from dredge.runs.cleanup import OwnFilesDeleter, OwnFilesOutput, remove_own_files
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.pending.store import FOLDER as PENDING
@@ -79,10 +79,18 @@ def is_own_file(key: str) -> bool:
 
 
 def clean_up(run: Run, superseded: Callable[[], cleanup.Superseded]) -> None:
-    """Remove superseded files of a complete run, from `find_superseded`; see `dredge.runs.cleanup.clean_up`."""
-    if run.plan.config.keep_runs_days is not None:
-        deleter = own_files_deleter(run.plan.uri, run.options)
-        cleanup.clean_up(run, (StateOutput,), superseded, deleter)
+    """Remove superseded files of a complete run, from `find_superseded`. A failure is only logged."""
+    if run.plan.config.keep_runs_days is None:
+        return
+    deleter = own_files_deleter(run.plan.uri, run.options)
+    try:
+        run.step(
+            OwnFilesOutput,
+            lambda record: remove_own_files(run, record, superseded(), deleter),
+            (StateOutput,),
+        )
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run tries again: %s", error)
 
 
 def find_superseded(run: Run) -> cleanup.Superseded:

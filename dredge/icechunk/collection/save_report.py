@@ -15,15 +15,14 @@ from datetime import datetime
 from typing import Any
 
 from dredge.approve.records import Asked, approval_inputs
-from dredge.approve.step import EXAMPLES_MAX, Question, approval_text, first_lines, kinds, word_question
-from dredge.approve.step import what_to_do as about_approval
+from dredge.approve.step import EXAMPLES_MAX, Question, first_lines, kinds, word_question
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection import outputs
 from dredge.icechunk.collection.own_files import clean_up, find_superseded, keep_small
 from dredge.icechunk.collection.run import Run, RunState, StateStore
 from dredge.icechunk.repository import FOLDERS, NAMES
+from dredge.runs import report as reports
 from dredge.runs.payload import StepOutput, StepSummary, to_json
-from dredge.runs.pending.rows import describe_waiting, list_waiting_facts
 from dredge.runs.report import OUTCOMES, ReportRow, RunResults, duration_text, render_html, size_text
 from dredge.runs.run import StepRecord, check_chain, collect_links
 from dredge.runs.tries import StepTry
@@ -90,11 +89,15 @@ def build_report(run: Run) -> dict[str, Any]:
         "outcome_text": OUTCOMES[outcome],
         "headline": " ".join(
             filter(
-                None, (_headline(outcome, totals, plan.config.after is not None), describe_waiting(pending))
+                None,
+                (
+                    _headline(outcome, totals, plan.config.after is not None),
+                    reports.describe_waiting(pending),
+                ),
             )
         ),
         "what_to_do": _what_to_do(outcome, left.failed is not None),
-        "facts": [*_facts(run, left), *list_waiting_facts(pending), *_mode(run, listed)],
+        "facts": [*_facts(run, left), *reports.list_waiting_facts(pending), *_mode(run, listed)],
         **totals,
         "pending": pending,
         "counts": {
@@ -160,7 +163,7 @@ def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
 
 
 def _what_to_do(outcome: str, has_failures: bool) -> str:
-    if text := about_approval(outcome, outputs.ApproveOutput.COMMAND):
+    if text := reports.approval_action(outcome, outputs.ApproveOutput.COMMAND):
         return text
     if outcome in _STOPPED:
         return (
@@ -181,7 +184,7 @@ def _facts(run: Run, left: RunResults) -> list[tuple[str, str]]:
         ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
     ]
     if asked is not None:
-        facts.append(("Approval", approval_text(asked.approval)))
+        facts.append(("Approval", reports.approval_text(asked.approval)))
     if not plan.config.dry_run:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
@@ -458,7 +461,7 @@ def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     record.counts.update(optimized_runs=state.optimized_runs, layers=len(counted.layers))
-    record.details["version"] = to_json(version)
+    record.details["version"] = version
 
 
 def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:

@@ -18,7 +18,7 @@ Pure: tables in, tables out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
-from dredge.runs.report import size_text
 
 WAITING, YOUNG, LIVE = "waiting", "young", "live"
 _TIME = pa.timestamp("us", tz="UTC")
@@ -380,33 +379,3 @@ def _by_reason(rows: pa.Table) -> dict[str, Figures]:
             examples=tuple(own.slice(0, EXAMPLES_MAX).to_pylist()),
         )
     return found
-
-
-def describe_waiting(pending: Mapping[str, Any]) -> str:
-    """Return a sentence about waiting objects, and when the first may be deleted; "" without any."""
-    if not pending or not pending["waiting"]["objects"]:
-        return ""
-    found, waiting, dates = pending["found_now"], pending["waiting"], _dates(pending)
-    new = f"{found['objects']:,} of them since this run"
-    text = f"{waiting['objects']:,} objects ({waiting['bytes']:,} bytes) wait, {new}"
-    return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
-
-
-def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield titles and texts about the pending list, from `Waits.to_details`."""
-    if not pending:
-        return
-
-    def words(found: Mapping[str, int]) -> str:
-        return f"{found['objects']:,} objects ({size_text(found['bytes'])})"
-
-    yield "Found now", words(pending["found_now"])
-    dates = _dates(pending)
-    when = f"; a run may delete the first from {dates[0]} on, the last from {dates[-1]} on" if dates else ""
-    yield "Waiting", f"{words(pending['waiting'])}{when}"
-    yield "Confirmed", f"{words(pending['confirmed'])} that an earlier run found, and that have waited"
-
-
-def _dates(pending: Mapping[str, Any]) -> list[str]:
-    texts = [pending["first_deletion"], pending["last_deletion"]]
-    return [f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M} UTC" for text in texts if text is not None]

@@ -94,8 +94,8 @@ COMMITTED = (
 )  # fmt: skip
 
 OPTIMIZED = (
-    Breakage("a window covers what is too young to be listed", "dredge.gc.save_report.advance_state",
-             "make_state", Keep("Call", "min", "args.0"), (HISTORIES,)),
+    Breakage("a window covers what is too young to be listed", "dredge.gc.run",
+             "Plan.covered_after", Keep("Call", "min", "args.0"), (HISTORIES,)),
     Breakage("what a run kept is forgotten", "dredge.gc.subtract.earlier_runs", "_search_all",
              Put("Call", "find_due_parts", []), ("test_what_was_kept_by_a_run_is_looked_at_again_by_the_next",)),
     Breakage("young objects in slices that are done with are forgotten", "dredge.gc.slice_listing.slices",

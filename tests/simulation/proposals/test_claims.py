@@ -1,8 +1,10 @@
 """docs/why-offline.md equals the result of a run: every named blocker, and none for the offline protocol."""
 
 import re
+from collections.abc import Iterable
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from demo.races import races_demo
 from tests.simulation.proposals import claims_offline, page
@@ -11,7 +13,14 @@ from tests.simulation.proposals.drawing import lines
 from tests.simulation.proposals.explorer import explore, follow
 from tests.simulation.proposals.offline import Rules
 
+#: Explored for more than a second each, or made of such; the model is no code of the product.
+LONG = {"commit", "late-link", "restore", "dies", "min_age", "lease", "young_commits", "offline", "weakened"}
 CLAIMS = [claim for chapter in page.CHAPTERS for claim in chapter.claims]
+
+
+def daily(names: Iterable[str]) -> list[ParameterSet]:
+    """Each name, those of LONG only for `./run test long`."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in names]
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -38,20 +47,33 @@ def test_every_item_that_the_document_names_is_there() -> None:
     assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
 
 
-def test_the_page_and_the_demo_are_what_a_run_gives() -> None:
-    """In one test, as all of it looks at the same scenes."""
-    for name, (make, _) in claims_offline.SCENES.items():
-        explored = page.explored(make, Rules())
-        assert explored.found == {}, name
-        assert any("Collector: collected" in end for ends in explored.ends for end in ends), name
-    assert set(claims_offline.WEAKENED) == set(claims_offline.RULES)
-    for rule, (scene, _) in claims_offline.WEAKENED.items():
-        found = page.weakened(rule)
-        make = claims_offline.scene_named(scene)[0]
-        assert found.trouble in follow(make(claims_offline.without(rule)), found.moves)
+@pytest.mark.parametrize("name", daily(claims_offline.SCENES))
+def test_nothing_beside_the_offline_protocol_loses_an_object(name: str) -> None:
+    explored = page.explored(claims_offline.SCENES[name][0], Rules())
+    assert explored.found == {}
+    assert any("Collector: collected" in end for ends in explored.ends for end in ends)
+
+
+@pytest.mark.parametrize("rule", daily(claims_offline.RULES))
+def test_without_a_rule_the_offline_protocol_loses_an_object(rule: str) -> None:
+    found = page.weakened(rule)
+    make = claims_offline.scene_named(claims_offline.WEAKENED[rule][0])[0]
+    assert found.trouble in follow(make(claims_offline.without(rule)), found.moves)
+
+
+@pytest.mark.parametrize("part", daily(page.PARTS))
+def test_a_part_of_the_page_is_what_a_run_gives(part: str) -> None:
+    """Made from the code: ./run docs writes it anew."""
     text = page.PAGE.read_text(encoding="utf-8")
-    assert set(re.findall(r"<!-- made: (\w+) -->", text)) == set(page.PARTS)
-    assert page.page(text) == text, "made from the code: ./run docs writes it anew"
+    made = {
+        name: whole for whole, name in re.findall(r"(<!-- made: (\w+) -->\n.*?<!-- end -->)", text, re.DOTALL)
+    }
+    assert made.keys() == page.PARTS.keys()
+    assert page.page(made[part]) == made[part]
+
+
+@pytest.mark.long
+def test_the_demo_holds() -> None:
     assert races_demo(lambda _line: None)
 
 

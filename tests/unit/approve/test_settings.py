@@ -11,12 +11,10 @@ from dredge.approve.settings import (
     approval_hours_setting,
     approval_setting,
     approvers_setting,
-    bytes_limit,
     ids_of,
-    objects_limit,
-    share_limit,
 )
 from dredge.errors import ConfigError
+from dredge.runs.limits import bytes_limit, objects_limit, share_limit
 from dredge.settings import read_settings
 
 

@@ -51,7 +51,7 @@ def swept(
         record.counts["deleted_objects"] = deleted
         return failed
 
-    sweep_then_settle(record, "the sweep", "memory://x", sweep, settle, lambda: True)
+    sweep_then_settle(record, sweep, settle, lambda: True)
 
 
 def test_a_sweep_that_stopped_is_settled_and_ends_with_its_error(record: StepRecord) -> None:
@@ -85,7 +85,7 @@ def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) 
     def defective() -> None:
         raise ZeroDivisionError
 
-    sweep_then_settle(record, "the sweep", "memory://x", defective, lambda _: None, lambda: False)
+    sweep_then_settle(record, defective, lambda _: None, lambda: False)
     assert isinstance(record.error, DefectError)
 
 

@@ -42,10 +42,10 @@ from dredge.icechunk.repository import AT_ONCE, CHUNKS, is_old, is_old_column
 from dredge.inventory.manifest import InventoryFile, Layout, find_again
 from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import PartInfo, to_json
+from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import PENDING, due
 from dredge.runs.run import StepRecord
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin, waiting_function
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, waiting_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
 from dredge.sets.live import CountedSet, LocatedSet
@@ -413,7 +413,7 @@ def find_in_inventory(
         record.input(MarkOutput),
         find_again(run.plan.inventory, run.plan.uri, run.store_now(), run.options),
     )
-    shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
+    shares = run.shares(runner, contents.files)
     tasks = [(f"inventory-{number:05d}", share) for number, share in enumerate(shares)]
     config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
     read = run.spread(runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects")
@@ -430,4 +430,4 @@ def find_in_inventory(
     figures["absent"] = ask_beyond_inventory(run, runner, record, mark, absent)
     record.counts.update({f"chunks_{name}": value for name, value in figures.items()})
     record.counts["inventory_rows"] = counts["inventory_rows"]
-    record.details["inventory"] = to_json(contents.source)
+    record.details["inventory"] = contents.source

@@ -29,12 +29,12 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import FOLDERS, OBJECT_FOLDERS, is_old_column, names_of
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import PartInfo, to_json
+from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
 from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, PartFacts, Turn, Waits, advance
 from dredge.runs.pending.store import PendingList, Stored, read_rows, write_if_changed
 from dredge.runs.run import StepRecord
-from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function
 from dredge.runs.versions import CLEAN
 from dredge.sets.hashes import contains, read_hashes, shard_of, unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet, in_any
@@ -238,7 +238,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
         config = replace(config, named=(kept,))
     count = (1 << config.bits) + 1
-    tasks = round_robin(range(count), run.num_tasks(runner, count))
+    tasks = run.shares(runner, range(count))
     total = sum(record.counts.get(f"{kind}_candidates_objects", 0) for kind in FOLDERS)
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", total)
     record.parts += [part for result in results for part in result.confirmed]
@@ -269,7 +269,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
             bits=config.bits,
             parts={shard: part for result in results for shard, part in result.parts.items()},
         )
-        record.details["pending_list"] = [to_json(pending), before.stored.etag]
+        record.details["pending_list"] = [pending, before.stored.etag]
 
 
 def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:

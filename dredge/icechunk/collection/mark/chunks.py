@@ -249,6 +249,6 @@ def unite_layers(run: WorkerRun, counted: CountedSet, shards: list[int]) -> list
 
 def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     shards = list(range(1 << counted.bits))
-    tasks = round_robin(shards, run.num_tasks(runner, len(shards)))
+    tasks = run.shares(runner, shards)
     results = run.spread(runner, MarkOutput.STEP, unite_layers, counted, tasks, "shards", len(shards))
     return CountedSet.of([part for parts in results for part in parts], counted.bits)

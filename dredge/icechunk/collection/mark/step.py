@@ -48,7 +48,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import hash_ids
 from dredge.runs.consents import Consent, read_consents
 from dredge.runs.parts import cache_parts, parquet_bytes
-from dredge.runs.payload import PartInfo, StepSummary, to_json
+from dredge.runs.payload import PartInfo, StepSummary
 from dredge.runs.report import duration_text
 from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner, WorkerRun, in_chunks, partition_function
@@ -195,7 +195,7 @@ def _find_chunks(
     chunks = find_live_chunks(run, runner, index, run.base, refs)
     virtual = (read_hashes(run.folder, part) for part in chunks.sets if is_virtual(part))
     if chunks.counted is not None:
-        record.details["counted"] = to_json(chunks.counted)
+        record.details["counted"] = chunks.counted
     record.counts["manifests_read"] = len(chunks.read)
     if run.base is None:
         record.parts += chunks.sets

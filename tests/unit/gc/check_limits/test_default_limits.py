@@ -7,8 +7,8 @@ import pytest
 from dredge.errors import AwaitingApprovalError
 from dredge.gc.config import GCConfig
 from dredge.gc.steps import resume
+from dredge.runs.limits import FIRST_OBJECTS_MAX
 from dredge.undo.deletions import read_deletions
-from dredge.undo.ways import FIRST_OBJECTS_MAX
 from tests.support.approvals import said
 from tests.support.gc import World, make_world
 

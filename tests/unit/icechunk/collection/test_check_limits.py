@@ -32,9 +32,9 @@ from dredge.icechunk.format.metadata import instant, parse_repo_info
 from dredge.icechunk.ids import decode_id, encode_ids
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
+from dredge.runs.limits import FIRST_OBJECTS_MAX
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
-from dredge.undo.ways import FIRST_OBJECTS_MAX
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_expiring import expire
 from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id, grown, main_manifest, optimized
