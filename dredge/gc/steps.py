@@ -94,6 +94,9 @@ def load_steps() -> None:
     names = "slice_listing mark_uncommitted list_committed subtract check_limits approve bulk_delete verify save_report"
     for name in names.split():
         getattr(sys.modules[__name__], name)
+    from dredge.runs.report import load_page
+
+    load_page()
 
 
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
