@@ -22,6 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
+from dredge.process import rare_collections
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -89,13 +90,15 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
     """Decorate an operator's ``execute`` or its continuation: an error is pushed to XCom for ``first_failure``.
 
     If Airflow has no retry policies, an error that no retry can solve becomes ``AirflowFailException``. An
-    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.
+    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass. Cycles of objects are searched for
+    rarely meanwhile.
     """
 
     @functools.wraps(execute)
     def reporting(self: BaseOperator, context: Context, **more: Any) -> T:
         try:
-            return execute(self, context, **more)
+            with rare_collections():
+                return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
             fail_for_good(error)

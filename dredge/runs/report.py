@@ -346,6 +346,11 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 _TEMPLATE = _SHARED / "report.html.j2"
 
 
+def load_page() -> None:
+    """Compile the template of `render_html`."""
+    _templates(_TEMPLATE.parent).get_template(_TEMPLATE.name)
+
+
 def render_html(report: Mapping[str, Any]) -> str:
     """Render a report as a self-contained HTML page. `report`: `title`, `outcome`, `outcome_text`, `headline`,
     `what_to_do`, `facts` (pairs), `rows` (of `ReportRow`), `problems`, `failures`, `warnings`, `findings`, `steps`;
