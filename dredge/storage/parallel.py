@@ -210,9 +210,10 @@ def _ordered[T, R](
                     yield found
                     if measured and most == flight.size:
                         rounds.answered(seconds)
-                # A pool starts a thread for each item until it is full, even if the others wait.
+                # A pool starts a thread for each item until it is full, even if the others wait. Each pool is twice
+                # the one before, as the number may grow by one a round.
                 if threads < min(most, len(items)):
-                    threads = min(most, len(items))
+                    threads = min(max(most, 2 * threads), len(items))
                     pool = pools.enter_context(
                         ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
                     )
