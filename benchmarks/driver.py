@@ -89,9 +89,9 @@ def main() -> None:
             shared.enter_context(cache_parts(BY_DIGEST))
         holder = f"benchmark {engine}"
         lease = None if isinstance(runner, LocalRunner) else steps.acquire_lease(config, holder)
-        with at_once() as ask:
-            ask(steps.load_steps)
-            plan = steps.plan_run(config, lease)
+        plan_run = steps.plan_run
+        shared.enter_context(at_once())(steps.load_steps)
+        plan = plan_run(config, lease)
     context = Run.open(plan.run_uri, plan=plan)
     suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [

@@ -6,6 +6,8 @@ Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
 """
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -67,10 +69,11 @@ class NoPandas:
 
 def own_process() -> None:
     """Set up a process without other code: pandas is hidden, freed memory is returned, and cycles are searched for
-    rarely."""
-    from dredge.process import return_freed_memory, search_few_cycles
+    rarely, and not at its end."""
+    from dredge.process import COLLECTED_RARELY, return_freed_memory
 
-    search_few_cycles()
+    gc.set_threshold(*COLLECTED_RARELY)
+    atexit.register(gc.freeze)  # else the interpreter searches all modules several times before it ends
     sys.meta_path.insert(0, NoPandas)
     # Arrow's own allocator keeps 100 MiB of a listing.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

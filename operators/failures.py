@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,7 +23,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import search_few_cycles
+from dredge.process import rare_collections
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ if HAS_RETRY_POLICY:
 
 log = logging.getLogger(__name__)
 
-#: Sets up the process of a task, once: `dag.test()` runs more than one task in a process.
-_own_process = functools.cache(search_few_cycles)
+# Leaves what is loaded out of all searches for cycles, also out of those at the end of the process. Once, because
+# `dag.test()` runs all tasks in one process, where later garbage is to be found.
+_freeze = functools.cache(gc.freeze)
 
 #: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
@@ -93,14 +95,16 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
     """Decorate an operator's ``execute`` or its continuation: an error is pushed to XCom for ``first_failure``.
 
     If Airflow has no retry policies, an error that no retry can solve becomes ``AirflowFailException``. An
-    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.
+    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass. Cycles of objects are searched for
+    rarely meanwhile.
     """
 
     @functools.wraps(execute)
     def reporting(self: BaseOperator, context: Context, **more: Any) -> T:
-        _own_process()
+        _freeze()
         try:
-            return execute(self, context, **more)
+            with rare_collections():
+                return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
             fail_for_good(error)

@@ -27,23 +27,22 @@ from typing import Any
 
 from dredge.approve.records import (
     TIME_OUT,
-    Answer,
     ApproveOutput,
     Asked,
     Decision,
     GuardsOutput,
     ask,
-    is_rejected,
+    check_approved,
     read_asked,
     record_answer,
-    request_of,
+    rejected_text,
     subject_of,
     why_asked,
 )
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
 from dredge.runs.lease import Lease
 from dredge.runs.payload import StepSummary
-from dredge.runs.report import duration_text, size_text
+from dredge.runs.report import size_text
 from dredge.runs.run import PlannedRun, StepRecord, check_chain, collect_links
 from dredge.undo.ways import WORDS
 
@@ -73,75 +72,6 @@ def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], 
             run.lease.release(run.plan.lease)
         raise
     run.lease.release(run.plan.lease)
-
-
-# Returns the reason to stop as half a sentence; "" without one.
-type Veto = Callable[[], str]
-
-
-def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
-    """Check the approval of a sweep, if the run needs one. Returns a check for a rejection during the deletion. Raises
-    RejectedError: the run was rejected; RefusedError: no approval, an approval of other candidates, or an expired
-    approval."""
-    guards = record.input(output.GUARDS)
-    if not why_asked(run.plan, guards):
-        return lambda: ""
-    subject = subject_of(run, record.inputs, output)
-    asked = read_asked(run, subject)
-    summary = record.inputs.get(output.STEP)
-    if asked is None or summary is None:
-        raise _refused(run, "its candidates are not approved")
-    if asked.rejected is not None:
-        raise RejectedError(rejected_text(run, asked.rejected))
-    if asked.approved is None or output.of(summary).request_digest != asked.digest:
-        raise _refused(run, "its candidates differ from the approved candidates")
-    check_approved(run, asked, asked.approved, guards)
-    return lambda: "the run was rejected" if is_rejected(run) else ""
-
-
-def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: GuardsOutput) -> None:
-    """Check that an approval is for this run's request, by an approver, and in time.
-
-    The request is a file with the approvers and the deadline, so it must equal the request made from the plan and the
-    guards' result.
-    """
-    request, now = asked.request, run.store_now()
-    latest = now + timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
-    ours = request_of(run, request.subject, guards, why_asked(run.plan, guards), request.asked_at)
-    if request != ours or not run.plan.created_at <= request.asked_at <= latest:
-        raise _refused(run, "its request differs from the approved request")
-    expires_at = request.expires_at(answer.at)
-    if (answer.request, answer.run_id, answer.candidates, answer.decision) != (
-        asked.digest,
-        request.run_id,
-        request.candidates,
-        "approved",
-    ):
-        raise _refused(run, "its approval belongs to another run or to other candidates")
-    if not request.may_approve(answer.by, answer.through):
-        raise _refused(
-            run,
-            f"it was approved by {answer.by or 'a person without a name'} ({answer.through}), not an approver",
-        )
-    if not request.asked_at <= answer.at < min(request.answer_until, latest):
-        raise _refused(run, "it was not approved in time")
-    if now >= expires_at:
-        raise _refused(run, f"its approval expired {duration_text(now - expires_at)} ago")
-
-
-def rejected_text(run: PlannedRun[Any], answer: Answer) -> str:
-    """Format a rejection."""
-    who = f"{answer.by} rejected it ({answer.through})" if answer.by else "it was not approved in time"
-    return (
-        f"run {run.plan.run_id}: {who}, {answer.at:%Y-%m-%d %H:%M:%S} UTC. Nothing (more) was deleted. A new run asks"
-        " again."
-    )
-
-
-def _refused(run: PlannedRun[Any], what: str) -> RefusedError:
-    return RefusedError(
-        f"run {run.plan.run_id}: {what}. Nothing (more) was deleted. Run approve first, or start a new run."
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Plan:
     def covered_after(self) -> Coverage:
         """Intervals of slices without another listing after this run."""
         begin, end = self.window
-        return self.covered.add(begin, min(end, self.covers_until))
+        return self.covered.with_interval(begin, min(end, self.covers_until))
 
 
 def parse_plan(value: object) -> Plan:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import threading
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -32,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-    from dredge.approve.step import Question
-    from dredge.gc.approve import answer, approve
+    from dredge.approve.step import Question, given_back
+    from dredge.gc.approve import answer, approve, find_question
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig, PurgeConfig, RestoreConfig
@@ -62,11 +63,15 @@ if TYPE_CHECKING:
     from dredge.runs.tasks import TaskRunner
     from dredge.storage import StorageOptions
 else:
+    _loading = threading.RLock()
+
     # The imports above happen at the first use of a name: a DAG file loads no step, and a task only its own.
     def __getattr__(name: str) -> Any:
         if name not in _modules():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(_modules()[name]), name)
+        # Python refuses the import of a package and of its module at once in two threads (_DeadlockError).
+        with _loading:
+            globals()[name] = found = getattr(import_module(_modules()[name]), name)
         return found
 
 
@@ -85,10 +90,13 @@ def load_all() -> None:
 
 
 def load_steps() -> None:
-    """Load the steps of a run, while its plan waits for the server."""
+    """Load the steps of a run, while its plan and its listing wait for the server and the store."""
     names = "slice_listing mark_uncommitted list_committed subtract check_limits approve bulk_delete verify save_report"
     for name in names.split():
         getattr(sys.modules[__name__], name)
+    from dredge.runs.report import load_page
+
+    load_page()
 
 
 def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
@@ -160,10 +168,10 @@ def collect(
     from dredge.runs.parts import BY_DIGEST, cache_parts
     from dredge.storage.parallel import at_once
 
-    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
-        with at_once() as ask:
-            ask(load_steps)
-            plan = steps.plan_run(config, None, client, options, clock or utc_now)
+    plan_run = steps.plan_run  # loaded first: its requests wait for no other step
+    with cache_parts(BY_DIGEST), at_once() as ask:  # planning reads the files of the run before
+        ask(load_steps)
+        plan = plan_run(config, None, client, options, clock or utc_now)
         return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
 
 
@@ -206,8 +214,7 @@ def purge(
 def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
     """Do the remaining steps of a local run, and release its lease unless it awaits an answer. Raises DredgeError: a
     step failed."""
-    from dredge.approve.step import given_back
-    from dredge.gc.approve import find_question
+    from dredge.gc import steps
 
-    with given_back(run, find_question):
+    with steps.given_back(run, steps.find_question):
         return run_steps(run, runner)

@@ -33,8 +33,7 @@ from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import StepSummary
-from dredge.runs.run import StepRecord
-from dredge.runs.sweep import refuse_old_mark
+from dredge.runs.run import StepRecord, refuse_old_mark
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any

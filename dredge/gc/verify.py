@@ -33,6 +33,7 @@ from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -57,12 +58,14 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref] | None) -> None:
     parts = record.input(BulkDeleteOutput).settled
-    living, results = list[Canary](), list[VerifyResult]()
+    living, results, in_ledger = list[Canary](), list[VerifyResult](), set[str]()
     if branches is not None:
-        living = take_living(run, record.input(MarkUncommittedOutput), branches)
-        results = _look_everywhere(run, runner, parts, living)
+        with at_once() as ask:
+            living_read = ask(take_living, run, record.input(MarkUncommittedOutput), branches)
+            results = _look_up_deleted(run, runner, parts)
+        living = living_read.result()
+        in_ledger = _find_in_ledger(run, runner, parts, living)
     left = [address for result in results for address in result.left]
-    in_ledger = {address for result in results for address in result.living_deleted}
     looked_at = to_look_at(run, living, in_ledger)
     missing = missing_of(run, looked_at)
     ours = [canary for canary in missing if canary.address in in_ledger]
@@ -102,22 +105,24 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref
         )
 
 
-def _look_everywhere(
-    run: Run, runner: TaskRunner, parts: list[PartInfo], living: list[Canary]
-) -> list[VerifyResult]:
+def _look_up_deleted(run: Run, runner: TaskRunner, parts: list[PartInfo]) -> list[VerifyResult]:
     rows = sum(part.rows for part in parts)
-    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
-    config = VerifyConfig(
-        threads=run.plan.config.tuning.threads,
-        living=run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living"),
-    )
     todo = [
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
         for part in parts
     ]
-    tasks = run.shares(runner, todo)
-    found = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    tasks, threads = run.shares(runner, todo), run.plan.config.tuning.threads
+    found = run.spread(runner, VerifyOutput.STEP, look_up_deleted, threads, tasks, "objects", rows)
     return list(chain.from_iterable(found))
+
+
+def _find_in_ledger(run: Run, runner: TaskRunner, parts: list[PartInfo], living: list[Canary]) -> set[str]:
+    """Find the addresses of live objects that the ledger has as deleted."""
+    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
+    table = run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
+    tasks = run.shares(runner, parts)
+    found = run.spread(runner, VerifyOutput.STEP, find_in_ledger, table, tasks, "objects")
+    return set(chain.from_iterable(found))
 
 
 def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
@@ -178,14 +183,6 @@ SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyConfig:
-    """The config of the tasks; a payload."""
-
-    threads: int
-    living: PartInfo  # rows with the addresses of live objects
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartLooks:
     """A file of the ledger, and the least number of deleted objects to look up, None for all; a payload."""
 
@@ -201,30 +198,38 @@ class VerifyResult:
     checked: int  # number of these looked up
     still_there: int  # number of these found in the store
     left: list[str]  # addresses of some of these
-    living_deleted: list[str]  # addresses of live objects deleted in the ledger
 
 
 @partition_function
-def verify_parts(run: WorkerRun, config: VerifyConfig, settled: list[PartLooks]) -> list[VerifyResult]:
-    """Look up deleted objects of some files of the ledger, and live objects among them."""
-    living = run.folder.read_part(config.living)["address"].combine_chunks()
-    return [_verify_part(run, config, item, living) for item in settled]
+def look_up_deleted(run: WorkerRun, threads: int, settled: list[PartLooks]) -> list[VerifyResult]:
+    """Look up deleted objects of some files of the ledger."""
+    return [_look_up(run, threads, item) for item in settled]
 
 
-def _verify_part(run: WorkerRun, config: VerifyConfig, item: PartLooks, living: pa.Array) -> VerifyResult:
+def _look_up(run: WorkerRun, threads: int, item: PartLooks) -> VerifyResult:
     rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
-    by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
     gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
     names = _choose_names(run, item, gone)
-    there = find_there(run.open_store(), names, config.threads)
+    there = find_there(run.open_store(), names, threads)
     run.progress.add(item.part.rows)
     return VerifyResult(
         deleted=gone.num_rows,
         checked=sum(map(len, names)),
         still_there=len(there),
         left=there[:SAMPLES],
-        living_deleted=by_us.filter(pc.is_in(by_us, living)).to_pylist(),
     )
+
+
+@partition_function
+def find_in_ledger(run: WorkerRun, living: PartInfo, settled: list[PartInfo]) -> list[str]:
+    """Find the addresses of live objects that some files of the ledger have as deleted."""
+    addresses = run.folder.read_part(living)["address"].combine_chunks()
+    found: list[str] = []
+    for part in settled:
+        rows = run.folder.read_part(part, ["address", "outcome"])
+        by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
+        found += by_us.filter(pc.is_in(by_us, addresses)).to_pylist()
+    return found
 
 
 def _choose_names(run: WorkerRun, item: PartLooks, gone: pa.Table) -> Sequence[Names]:

@@ -96,7 +96,7 @@ class Coverage:
                 united.append((begin, end))
         return cls(tuple(united))
 
-    def add(self, begin: datetime, end: datetime) -> Coverage:
+    def with_interval(self, begin: datetime, end: datetime) -> Coverage:
         """Return these intervals and another one."""
         return Coverage.of([*self.intervals, (begin, end)])
 

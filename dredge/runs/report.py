@@ -1,6 +1,6 @@
 """Reports of runs as HTML pages and as text: for a run, and for the runs of many repositories.
 
-Also sizes, durations and curves as text, and the results of a run's steps, complete or not.
+Also sizes, durations, curves, waits and approvals as text, and the results of a run's steps, complete or not.
 """
 
 from __future__ import annotations
@@ -344,6 +344,11 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 _TEMPLATE = _SHARED / "report.html.j2"
+
+
+def load_page() -> None:
+    """Compile the template of `render_html`."""
+    _templates(_TEMPLATE.parent).get_template(_TEMPLATE.name)
 
 
 def render_html(report: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
@@ -24,6 +24,7 @@ from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import PartInfo, Status, StepOutput, StepSummary, to_json
+from dredge.runs.report import duration_text
 from dredge.runs.tasks import (
     LocalRunner,
     PartitionFunction,
@@ -544,3 +545,14 @@ def check_resumable(run: CollectionRun[Any]) -> None:
     RefusedError: another run was completed in between."""
     run.lease.check_free(run.plan.lease.holder)
     run.refuse_other_state()
+
+
+def refuse_old_mark(run: CollectionRun[Any]) -> None:
+    """Refuse a sweep of an old mark. Raises RefusedError: the mark is older than its settings allow."""
+    age = run.store_now() - run.plan.created_at  # the store's time before the mark
+    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
+    if age > age_max:
+        raise RefusedError(
+            f"run {run.plan.run_id} was planned {duration_text(age)} ago; a mark older than {duration_text(age_max)} is"
+            " not swept. Nothing (more) was deleted. Start a new run."
+        )

@@ -1,29 +1,26 @@
-"""Shared parts of all sweeps: the age of the mark, the ledger after any error, and, in each task, the gate and a row in
-the ledger for each object.
+"""Shared parts of all sweeps: the ledger after any error, and, in each task, the gate and a row in the ledger for each
+object.
 
-    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then deleting tasks
-                                                 └ settle  a row for each object, and figures
-    task     DeletingTask    undone → keep, protect and delete group by group
+    driver   sweep_then_settle ┬ sweep   re-check, then deleting tasks
+                               └ settle  a row for each object, and figures
+    task     DeletingTask      undone → keep, protect and delete group by group
 """
 
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError, RefusedError
+from dredge.errors import DredgeError, FormatError
 from dredge.runs import ledger
 from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.payload import PartInfo
-from dredge.runs.report import duration_text
-from dredge.runs.run import CollectionRun, StepRecord
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo, exists
 from dredge.storage.model import MaySend
@@ -53,17 +50,6 @@ type Protect = Callable[[pa.Table, MaySend], list[Protected]]
 # Returns the code that keeps a row because it became live during the sweep, or null. The parts are those of
 # `dredge.runs.gate.publish`.
 type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
-
-
-def refuse_old_mark(run: CollectionRun[Any]) -> None:
-    """Refuse a sweep of an old mark. Raises RefusedError: the mark is older than its settings allow."""
-    age = run.store_now() - run.plan.created_at  # the store's time before the mark
-    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    if age > age_max:
-        raise RefusedError(
-            f"run {run.plan.run_id} was planned {duration_text(age)} ago; a mark older than {duration_text(age_max)} is"
-            " not swept. Nothing (more) was deleted. Start a new run."
-        )
 
 
 def sweep_then_settle(

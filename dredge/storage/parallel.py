@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 _CALLS_AT_ONCE = 16
 # Connections that clients keep.
@@ -199,10 +199,10 @@ def _ordered[T, R](
         begun = flight.clock()
         return fn(item), flight.clock() - begun
 
-    threads = MOST if measured else flight.size
-    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="dredge-storage") as pool:
+    with ExitStack() as pools:
         running: deque[Future[tuple[R, float]]] = deque()
         rounds = _Rounds(flight)
+        threads = 0
         try:
             for item in items:
                 while len(running) >= (most := min(flight.size, fitting())):
@@ -210,6 +210,13 @@ def _ordered[T, R](
                     yield found
                     if measured and most == flight.size:
                         rounds.answered(seconds)
+                # A pool starts a thread for each item until it is full, even if the others wait. Each pool is twice
+                # the one before, as the number may grow by one a round.
+                if threads < min(most, len(items)):
+                    threads = min(max(most, 2 * threads), len(items))
+                    pool = pools.enter_context(
+                        ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
+                    )
                 running.append(pool.submit(timed, item))
             while running:
                 yield running.popleft().result()[0]

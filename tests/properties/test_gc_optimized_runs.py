@@ -5,7 +5,7 @@ after every complete run, whatever came before it: the run deleted exactly what 
 what nothing names and is still there is in the pending list or will be listed again, so that no later run can miss it.
 In some histories what left staging goes at once, in others a while after the first mark that did not show it.
 
-`./run test` lives through 64 histories with fixed seeds, `./run test long` through 6,400 new ones;
+`./run test` lives through 32 histories with fixed seeds, `./run test long` through 6,400 new ones;
 `DREDGE_HISTORIES` sets another number.
 """
 
@@ -34,8 +34,8 @@ from tests.support.killing import Killed, killed_at
 from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
 from tests.support.lakes import with_settings
 
-HISTORIES = depth(64, 6400, "DREDGE_HISTORIES")
-PARTS = 16
+HISTORIES = depth(32, 6400, "DREDGE_HISTORIES")
+PARTS = 8
 # A failing history is made shorter for whoever reads it; where it only matters that one fails, that takes too long.
 SHRINK = () if os.environ.get("DREDGE_SHRINK") == "off" else (Phase.shrink,)
 

@@ -34,7 +34,7 @@ from tests.support.icechunk import (
 )
 from tests.support.icechunk_expiring import expire
 
-SEEDS = range(depth(10, 60, "DREDGE_CASES"))
+SEEDS = range(depth(6, 60, "DREDGE_CASES"))
 
 
 def threshold_at(history: History, ids: dict[str, str], time: float) -> datetime:

@@ -15,9 +15,8 @@ import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 
-from dredge.approve.records import approval_inputs, why_asked
-from dredge.approve.step import approval_of
-from dredge.errors import RefusedError, UnavailableError
+from dredge.approve.records import approval_inputs, approval_of
+from dredge.errors import UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.sweep import (
     BulkDeleteOutput,
@@ -44,8 +43,8 @@ from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig, Watch
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links
-from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links, refuse_old_mark
+from dredge.runs.sweep import sweep_then_settle
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import read_hashes, unite
 from dredge.storage import store_clock
@@ -97,13 +96,8 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[S
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
         return
-    asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
-    if guards.verdict != "passed" and not asked:
-        raise RefusedError(
-            f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of the run."
-        )
-    record.input(ListCommittedOutput).refuse_other_readings()
     approval_of(run, record, ApproveOutput)
+    record.input(ListCommittedOutput).refuse_other_readings()
     refuse_old_mark(run)
     sweep_then_settle(
         record,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dredge.errors import UnavailableError
+from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
     Extra,
@@ -22,6 +22,7 @@ from dredge.gc.index.ranges import (
     read_leniently,
     read_metaranges,
     unite_ranges,
+    with_metaranges,
 )
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
@@ -52,7 +53,7 @@ from dredge.lakefs import Commit, CommitText, Rules
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo, StepSummary
 from dredge.runs.run import Ahead, StepRecord
-from dredge.runs.tasks import TaskRunner
+from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
@@ -174,8 +175,11 @@ def _read_history(
     with at_once() as ask:
         index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
         expired_read = ask(read_expired, run, active.expired, earlier)
+        ahead = ask(_read_ahead, run, runner, active.metaranges.values(), earlier)
         passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
-        named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
+        named = read_metaranges(
+            run, runner, f"{STEP}/active", active.metaranges.values(), ahead.result() or earlier
+        )
         unnamed = passed.count_unnamed(run, record, named)
         named = read_metaranges(run, runner, f"{STEP}/unnamed", unnamed, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
@@ -187,6 +191,20 @@ def _read_history(
     if active.all_commits:
         _take_in_all_files(run.reader, record, history, base)
     return history
+
+
+def _read_ahead(
+    run: Run, runner: TaskRunner, metaranges: Iterable[str], earlier: Metaranges | None
+) -> Metaranges | None:
+    """Read metaranges that the driver would read itself; None if other processes read them, or one is unreadable."""
+    found = earlier or Metaranges()
+    if not (isinstance(runner, LocalRunner) and runner.processes == 0):
+        return None
+    try:
+        return with_metaranges(run.reader, found, metaranges)
+    except DredgeError as error:
+        log.info("metaranges are read again after the witnesses: %s", error)
+        return None
 
 
 def _take_in_all_files(

@@ -113,8 +113,9 @@ def write_report(
         SUMMARY: _summary(folder, plan, report),
     }
     with at_once() as ask:
-        for name, data in files.items():
-            ask(attempt.replace, name, data)
+        written = [ask(attempt.replace, name, data) for name, data in files.items()]
+    for file in written:
+        file.result()
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,

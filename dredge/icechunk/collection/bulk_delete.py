@@ -21,8 +21,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.records import approval_inputs, why_asked
-from dredge.approve.step import approval_of
+from dredge.approve.records import approval_inputs, approval_of
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk import repository
 from dredge.icechunk.collection import outputs
@@ -41,8 +40,8 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
 from dredge.runs.gate import GateConfig, Watch, watching
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import StepRecord, check_chain, collect_links
-from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.run import StepRecord, check_chain, collect_links, refuse_old_mark
+from dredge.runs.sweep import sweep_then_settle
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
@@ -190,9 +189,6 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
         return
-    asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
-    if guards.verdict != "passed" and not asked:
-        raise RefusedError(f"run {run.plan.run_id}: a guard failed. Nothing was deleted.")
     approval_of(run, record, outputs.ApproveOutput)
     refuse_old_mark(run)
     is_empty = not record.input(outputs.ListCandidatesOutput).total("candidates_objects")

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.records import AIRFLOW, Answer, Asked, record_answer, request_of, why_asked
-from dredge.approve.step import approval_of, check_approved
+from dredge.approve.records import (
+    AIRFLOW,
+    Answer,
+    Asked,
+    approval_of,
+    check_approved,
+    record_answer,
+    request_of,
+    why_asked,
+)
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
 from dredge.gc.approve import ApproveOutput, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete

@@ -48,7 +48,7 @@ def test_an_instant_is_covered_from_the_begin_of_an_interval_until_before_its_en
     assert all(begin < end for begin, end in found.intervals), "an empty one counts nothing"
     assert all(before[1] < after[0] for before, after in pairwise(found.intervals)), "sorted, and apart"
     assert from_json(Coverage, to_json(found)) == found
-    assert found.add(START + 3 * HOUR, START + 5 * HOUR) == covered(*pairs, (3, 5))
+    assert found.with_interval(START + 3 * HOUR, START + 5 * HOUR) == covered(*pairs, (3, 5))
 
 
 def test_the_smallest_gaps_are_filled() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.verify import verify_parts
+from dredge.gc.verify import find_in_ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Json, PartInfo, to_json
 from dredge.runs.tasks import LocalRunner, Stores, WorkerRun, partition_function, waiting_function
@@ -126,12 +126,11 @@ def test_tasks_that_wait_run_at_once_in_this_process_with_results_in_order(store
 
 
 def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
-    assert pickle.loads(pickle.dumps(verify_parts)) is verify_parts
+    assert pickle.loads(pickle.dumps(find_in_ledger)) is find_in_ledger
     with LocalRunner(processes=1) as runner:
         folder = RunFolder(open_writer(stores.run_uri), stores.run_id)
         living = folder.write_table("verify", 0, pa.table({"address": pa.array([], pa.string())}), "living")
-        config = verify_parts._types[0](threads=1, living=living)
-        (found,) = verify_parts.spread(runner, "verify", stores, config, [[]])
+        (found,) = find_in_ledger.spread(runner, "verify", stores, living, [[]])
     assert found == []
 
 

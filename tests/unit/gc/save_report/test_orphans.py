@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import OvertakenError
+from dredge.errors import OvertakenError, UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.save_report import step
 from dredge.gc.steps import bulk_delete, run_steps, save_report
@@ -90,3 +90,19 @@ def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_n
     with pytest.raises(OvertakenError, match="step save_report"):
         save_report(orphan)
     world.collect()
+
+
+@pytest.mark.parametrize("lost", [step.REPORT, step.PAGE, step.SUMMARY])
+def test_a_report_without_one_of_its_files_is_no_result(lost: str) -> None:
+    class Refused(StepTry):
+        def replace(self, key: str, data: bytes) -> None:
+            if key == lost:
+                raise UnavailableError(key)
+            super().replace(key, data)
+
+    world, _, _ = busy_world()
+    run = world.collected(dry_run=True)
+    number = StepTry.claim(run.folder.writer, "save_report").number
+    with pytest.raises(UnavailableError, match=lost):
+        step.write_report(run, attempt=Refused(run.folder.writer, "save_report", number))
+    assert run.folder.read_summary("save_report") is None
