@@ -22,7 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import rare_collections
+from dredge.process import search_few_cycles
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ if HAS_RETRY_POLICY:
 
 log = logging.getLogger(__name__)
 
+#: Sets up the process of a task, once: `dag.test()` runs more than one task in a process.
+_own_process = functools.cache(search_few_cycles)
+
 #: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
 
@@ -96,9 +99,9 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(execute)
     def reporting(self: BaseOperator, context: Context, **more: Any) -> T:
+        _own_process()
         try:
-            with rare_collections():
-                return execute(self, context, **more)
+            return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
             fail_for_good(error)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_dredge.operators.hooks.connections import find_connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
@@ -33,10 +33,6 @@ READERS_OF = "lakefs_gc"
 _AWS = "aws_default"
 _OF_A_PLACE = ("uri", "aws_conn_id")
 _REMEMBERED_SECONDS = 30.0
-
-type _Scope = MutableMapping[str, Any]
-type _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-type _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class AirflowPlaces:
@@ -131,22 +127,6 @@ def _named() -> Iterator[Place]:
             yield from FolderPlaces(item["uri"], storage_options(item.get("aws_conn_id", _AWS))).all()
         except DredgeError:
             continue  # no collection yet, or the store is down: show the others
-
-
-class LazyPages:
-    """The pages' application, created at the first request.
-
-    Every Airflow process imports plugins, and some processes fork; only the API server needs the pages.
-    """
-
-    def __init__(self) -> None:
-        self._app: FastAPI | None = None
-
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Serve a request."""
-        if self._app is None:
-            self._app = make_pages(scope["app"])  # the parent application
-        await self._app(scope, receive, send)
 
 
 def make_pages(core: FastAPI) -> FastAPI:

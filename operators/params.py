@@ -1,6 +1,7 @@
 """Params of a DAG, made from settings, and their templates."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import DAG, Param
@@ -35,6 +36,25 @@ def templates(settings: Iterable[Setting]) -> dict[str, str]:
 def is_given(rendered: str | None) -> bool:
     """Return whether a rendered Param has a value."""
     return rendered not in (None, "", "None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """Params of a DAG with Spark steps."""
+
+    spark_engine: str = setting(
+        "Spark engine",
+        "`submit` runs spark-submit once a run (connection `spark_default`); `connect` uses the Spark Connect server"
+        " of connection `spark_connect_default`.",
+        default="submit",
+        choices=("submit", "connect"),
+    )
+    spark_python: str | None = setting(
+        "Python of Spark's executors",
+        "A path on the executors' machines, the address of an environment that `dredge spark-env` packed"
+        " (`.tar.gz`), or `image:NAME` on Kubernetes. Empty: the path of the Airflow worker's own Python.",
+        default=None,
+    )
 
 
 def check_only_setting() -> Any:

@@ -1,5 +1,7 @@
 """Tasks for a step on Spark, with spark-submit or a Spark Connect server."""
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import logging
@@ -10,14 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.application import SparkApplication, end_applications
 from airflow_dredge.operators.hooks.connections import need_connection
@@ -35,8 +34,10 @@ from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableErro
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import StepSummary
 from dredge.runs.preflight import Line, line_of, ok
-from dredge.settings import setting
 from dredge.storage import StorageOptions, environment_of_child
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 log = logging.getLogger(__name__)
 
@@ -48,25 +49,6 @@ _CONF_COMMAND = (sys.executable, "-m", f"{_JOBS}.session")
 _CONNECT_SINCE = 4
 #: Last line of a failed job; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparkSettings:
-    """Params of a DAG with Spark steps."""
-
-    spark_engine: str = setting(
-        "Spark engine",
-        "`submit` runs spark-submit once a run (connection `spark_default`); `connect` uses the Spark Connect server"
-        " of connection `spark_connect_default`.",
-        default="submit",
-        choices=("submit", "connect"),
-    )
-    spark_python: str | None = setting(
-        "Python of Spark's executors",
-        "A path on the executors' machines, the address of an environment that `dredge spark-env` packed"
-        " (`.tar.gz`), or `image:NAME` on Kubernetes. Empty: the path of the Airflow worker's own Python.",
-        default=None,
-    )
 
 
 class PlannedRun(Protocol):
@@ -81,7 +63,7 @@ class PlannedRun(Protocol):
         """The run's folder."""
 
 
-class SparkJobOperator(SparkSubmitOperator):
+class SparkJobOperator(BaseOperator):
     """Run one step of a planned run on Spark.
 
     The job ``spark_jobs/step.py`` gets the step's name, and reads the rest from the run folder. Credentials
@@ -96,16 +78,20 @@ class SparkJobOperator(SparkSubmitOperator):
     :param spark_conn_id: connection of the Spark master; must exist
     :param spark_connect_conn_id: connection of the Spark Connect server
     :param conf: Spark settings that replace the defaults (templated)
-
-    Further parameters are those of ``SparkSubmitOperator``.
+    :param env_vars: further environment variables of Spark (templated)
+    :param submit_arguments: further arguments of ``SparkSubmitHook``, such as ``{"executor_memory": "4g"}``
+        (templated)
+    :param application: the job's program
     """
 
     step: ClassVar[str]
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields,
         "run_uri",
         "spark_engine",
         "spark_python",
+        "conf",
+        "env_vars",
+        "submit_arguments",
     )
 
     def __init__(
@@ -116,17 +102,24 @@ class SparkJobOperator(SparkSubmitOperator):
         spark_python: str | None = None,
         aws_conn_id: str | None = "aws_default",
         spark_conn_id: str = "spark_default",
-        spark_connect_conn_id: str = SparkConnectHook.default_conn_name,
-        conf: dict[Any, Any] | None = None,
+        spark_connect_conn_id: str = "spark_connect_default",
+        conf: Mapping[str, Any] | None = None,
+        env_vars: Mapping[str, Any] | None = None,
+        submit_arguments: Mapping[str, Any] | None = None,
+        application: str | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs = {"application": str(job_file()), "name": f"dredge-{self.step}"} | kwargs
-        super().__init__(conn_id=spark_conn_id, conf=conf, **kwargs)
+        super().__init__(**kwargs)
         self.run_uri = run_uri
         self.spark_engine = spark_engine
         self.spark_python = spark_python
         self.aws_conn_id = aws_conn_id
+        self.spark_conn_id = spark_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
+        self.conf = conf
+        self.env_vars = env_vars
+        self.submit_arguments = submit_arguments
+        self.application = application or str(job_file())
         self._application_of_run: SparkApplication | None = None
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
@@ -166,17 +159,22 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def submit(self, secrets: Mapping[str, str] | None) -> None:
         """Run the step with spark-submit; see `do_step`."""
+        # Not at module level, and not as the base class: with OpenLineage's provider beside it, the import of Spark's
+        # takes 0.5 s, also for a step that runs in the worker.
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
         # The provider uses "yarn" for a missing connection, so look it up first.
-        found = need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
+        found = need_connection(self.spark_conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         check_kubernetes(found.host or "")
-        extra_variables, self.env_vars = self.env_vars or {}, None
-        hook = self._get_hook()
+        hook = SparkSubmitHook(
+            conf=dict(self.conf or {}), conn_id=self.spark_conn_id, **(self.submit_arguments or {})
+        )
         check_deploy_mode(hook._connection["deploy_mode"] or hook._conf.get("spark.submit.deployMode"))
         master = hook._connection["master"]
         check_answers(master)
         defaults = submit_conf() | python_conf(self.spark_python, master)
         hook._conf = merged_conf(defaults, self.conf or {})
-        self._ask_application(hook, self._environment(master) | extra_variables, secrets)
+        self._ask_application(hook, self._environment(master) | dict(self.env_vars or {}), secrets)
 
     def _ask_application(
         self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str] | None
@@ -221,6 +219,8 @@ class SparkJobOperator(SparkSubmitOperator):
                 f"spark_engine connect needs PySpark {_CONNECT_SINCE} or newer, not {version('pyspark')}. Set"
                 " spark_engine to submit."
             )
+        from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
         remote, token = make_remote(url, self.run_uri)

@@ -18,12 +18,19 @@ import signal
 import sys
 from collections.abc import Callable
 
+from dredge.process import return_freed_memory
+
 MODULE = "airflow_dredge.spark_jobs.daemon"
-#: No threads beside the one that forks: Arrow's allocator and BLAS would start some.
-WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+#: No threads beside the one that forks: Arrow's own allocators and BLAS would start some. The system's returns freed
+#: memory as well.
+WITHOUT_THREADS = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 #: Seconds between two checks. Spark itself ends a worker after a minute without a task.
-CHECK_SECONDS = 30.0
+CHECK_SECONDS = 10.0
 
 
 def load_common() -> None:
@@ -68,6 +75,7 @@ def main(load: Callable[[], None] = load_common, check_seconds: float = CHECK_SE
     """Import, then run Spark's own daemon."""
     for name, value in WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
+    return_freed_memory()
     # Spark reads the daemon's port from stdout. A task will report an import error.
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(Exception):
         load()

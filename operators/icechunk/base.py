@@ -80,7 +80,7 @@ class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
         """Run the steps in the worker."""
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, Any]:
         """Run the steps, and return the counts of the last step."""
         planned = need_plan(self.plan)
         self.run_uri = planned["run_uri"]

@@ -6,8 +6,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_dredge.operators.failures import RETRIES
-from airflow_dredge.operators.params import check_only_setting, make_params, templates
-from airflow_dredge.operators.spark import SparkSettings
+from airflow_dredge.operators.params import SparkSettings, check_only_setting, make_params, templates
 from dredge.icechunk.collection.config import CollectConfig, IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.many import ManyConfig

@@ -150,7 +150,7 @@ class LakeFSSparkOperator(LakeFSStepMixin, ReachesLakeFS, SparkJobOperator):
         self.spark_rows_min = spark_rows_min
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, Any]:
         """Run the step and return its counts."""
         run = self.open_run(self.run_uri)
         try:

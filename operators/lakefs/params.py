@@ -6,9 +6,8 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_dredge.operators.failures import RETRIES
-from airflow_dredge.operators.params import check_only_setting, make_params, templates
+from airflow_dredge.operators.params import SparkSettings, check_only_setting, make_params, templates
 from airflow_dredge.operators.schedules import read_schedules, read_settings
-from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many import ManyConfig
 from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig

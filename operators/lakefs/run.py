@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dredge.storage import ObjectWriter, StorageOptions
 
 
-class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # type: ignore[misc]
+class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):
     """Run the preflight if ``check_only`` is set: the checks of `dredge gc check`, and a Spark job on executors.
 
     :param config: as for ``LakeFSPlanRunOperator`` (templated)
@@ -160,7 +160,7 @@ class LakeFSPlanRunOperator(ReachesLakeFS, SparkJobOperator):
         return config
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
         plan = steps.plan_run(config, read_grant(self.lease), self.hook.client, self.options)

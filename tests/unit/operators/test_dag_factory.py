@@ -1,5 +1,6 @@
 """DAGs from the factory, schedules and data windows, and DAGs of a Variable."""
 
+import gc
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,10 +117,13 @@ def test_a_variable_that_says_something_else_is_told(named: Any, text: str) -> N
 
 def test_a_task_of_one_dag_needs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     both: dict[str, dict[str, Any]] = {"often": {"a": 1}, "clean": {"a": 2}}
+    frozen = gc.get_freeze_count()
     assert of_this_parse(both) == both
+    assert gc.get_freeze_count() <= frozen, "a process with all DAGs lives on"
     for dag_id, found in (("clean", {"clean": {"a": 2}}), ("lakefs_gc", {})):
         monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, dag_id)
         assert of_this_parse(both) == found
+    assert gc.get_freeze_count() > frozen, "the process of a task ends soon, and searches for few cycles"
 
 
 def test_entries_that_agree_about_a_repository_are_one(named: Any) -> None:
