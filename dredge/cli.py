@@ -70,9 +70,9 @@ class NoPandas:
 def own_process() -> None:
     """Set up a process without other code: pandas is hidden, freed memory is returned, and cycles are searched for
     rarely, and not at its end."""
-    from dredge.process import COLLECTED_RARELY, return_freed_memory
+    from dredge.process import return_freed_memory, search_few_cycles
 
-    gc.set_threshold(*COLLECTED_RARELY)
+    search_few_cycles()
     atexit.register(gc.freeze)  # else the interpreter searches all modules several times before it ends
     sys.meta_path.insert(0, NoPandas)
     # Arrow's own allocator keeps 100 MiB of a listing.

@@ -33,21 +33,6 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-# Most objects of a run are rows and modules, without cycles: looking for some took an eighth of the time.
-COLLECTED_RARELY = (50_000, 20, 20)
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Search for cycles of objects rarely within a block."""
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECTED_RARELY)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 # Of mallopt in glibc: number of arenas, kept bytes at the end of the heap, and the size from which a block is returned
 # at once. By default there are eight arenas a processor, and the last two grow to 64 and 32 MiB.
 _MALLOC = ((-8, 2), (-1, 1 << 22), (-3, 1 << 20))
@@ -59,6 +44,14 @@ def return_freed_memory() -> None:
         library = ctypes.CDLL(None)
         for option, value in _MALLOC:
             library.mallopt(option, value)
+
+
+def search_few_cycles() -> None:
+    """Search for cycles of objects rarely, and not among those loaded so far: for a process without other code."""
+    # Airflow is a million objects, and a search takes 0.5 s: a few times a task, and at the end of the process. Most
+    # objects of a run are rows and modules, without cycles: looking for some took an eighth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 _CREDENTIALS = struct.Struct(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,7 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import rare_collections
+from dredge.process import search_few_cycles
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -83,9 +82,8 @@ if HAS_RETRY_POLICY:
 
 log = logging.getLogger(__name__)
 
-# Leaves what is loaded out of all searches for cycles, also out of those at the end of the process. Once, because
-# `dag.test()` runs all tasks in one process, where later garbage is to be found.
-_freeze = functools.cache(gc.freeze)
+#: Sets up the process of a task, once: `dag.test()` runs more than one task in a process.
+_own_process = functools.cache(search_few_cycles)
 
 #: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
@@ -101,10 +99,9 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(execute)
     def reporting(self: BaseOperator, context: Context, **more: Any) -> T:
-        _freeze()
+        _own_process()
         try:
-            with rare_collections():
-                return execute(self, context, **more)
+            return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
             fail_for_good(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -13,7 +12,7 @@ from airflow.sdk import get_parsing_context
 from airflow_dredge.operators.airflow_versions import allowed_run_types, cron_intervals
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
-from dredge.process import COLLECTED_RARELY
+from dredge.process import search_few_cycles
 from dredge.settings import Setting, with_nearest
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ def of_this_parse(schedules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str
     """Return the settings of the DAGs that Airflow needs from this parse: of the one whose task starts, or of all."""
     wanted = get_parsing_context().dag_id
     if wanted is not None:
-        # This process runs a task and ends. A search for cycles among Airflow's million objects takes 0.5 s.
-        gc.freeze()
-        gc.set_threshold(*COLLECTED_RARELY)
+        search_few_cycles()  # this process runs one task
     return {dag_id: found for dag_id, found in schedules.items() if wanted in (None, dag_id)}
 
 

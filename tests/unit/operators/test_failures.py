@@ -1,7 +1,5 @@
 """Retries by error family, and the error message that later tasks of the run repeat."""
 
-import gc
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +7,7 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.retry_policy import RetryAction
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_dredge.operators.failures import RETRY_BY_FAMILY, reported
+from airflow_dredge.operators.failures import RETRY_BY_FAMILY
 from airflow_dredge.operators.lakefs.mark_sweep import LakeFSMarkUncommittedOperator
 from airflow_dredge.operators.lakefs.run import (
     LakeFSAcquireLeaseOperator,
@@ -18,7 +16,6 @@ from airflow_dredge.operators.lakefs.run import (
 )
 from dredge import errors
 from dredge.errors import ConfigError, DefectError, RefusedError
-from dredge.process import COLLECTED_RARELY
 from tests.support.lakefs_operators import Pushed
 
 EXPECTED = {
@@ -126,18 +123,3 @@ def test_a_task_whose_words_cannot_be_left_fails_with_its_own_error() -> None:
     dag, _ = failing_run()
     with pytest.raises(ConfigError):
         dag.get_task("plan").execute({"ti": Deaf()})
-
-
-@pytest.mark.parametrize("error", [None, RefusedError("no")])
-def test_cycles_of_objects_are_searched_for_rarely_while_a_task_works(error: Exception | None) -> None:
-    before, seen = gc.get_threshold(), list[tuple[int, int, int]]()
-
-    @reported
-    def execute(_: object, _context: Any) -> None:
-        seen.append(gc.get_threshold())
-        if error is not None:
-            raise error
-
-    with suppress(RefusedError):
-        execute(None, {"ti": Pushed()})
-    assert (seen, gc.get_threshold()) == ([COLLECTED_RARELY], before)
