@@ -84,7 +84,7 @@ def test_the_preflight_says_what_executors_lack(cluster: SparkCluster) -> None:
 
 def test_a_cluster_without_workers_does_not_keep_the_preflight(tmp_path: Path) -> None:
     with SparkCluster(tmp_path, workers=0) as empty:
-        found = checked(empty.connection, "/usr/bin/python3", seconds_max=30)
+        found = checked(empty.connection, "/usr/bin/python3", seconds_max=12)
     assert (found.level, found.kind) == ("error", "unavailable")
     assert found.todo
 
