@@ -166,8 +166,11 @@ class SparkJobOperator(BaseOperator):
         # The provider uses "yarn" for a missing connection, so look it up first.
         found = need_connection(self.spark_conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         check_kubernetes(found.host or "")
-        arguments = {"name": f"dredge-{self.step}"} | dict(self.submit_arguments or {})
-        hook = SparkSubmitHook(conf=dict(self.conf or {}), conn_id=self.spark_conn_id, **arguments)
+        more = dict(self.submit_arguments or {})
+        try:
+            hook = SparkSubmitHook(conf=dict(self.conf or {}), conn_id=self.spark_conn_id, **more)
+        except TypeError as error:
+            raise ConfigError(f"submit_arguments: {error}") from None
         check_deploy_mode(hook._connection["deploy_mode"] or hook._conf.get("spark.submit.deployMode"))
         master = hook._connection["master"]
         check_answers(master)

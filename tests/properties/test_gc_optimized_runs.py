@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from dredge.gc.pending.known import find_list
 from dredge.gc.retention import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
@@ -151,11 +152,24 @@ class Waits:
         early = context.plan.created_at - timedelta(hours=context.plan.config.grace_hours or 0)
         assert all(address in self.since and self.since[address] <= early for address in gone), "too early"
         if context.folder.read_summary("check_limits") is None:
+            # Killed after it wrote the pending list: what it found waits from then on.
+            for address in find_begun_waits(context) - living:
+                self.since.setdefault(address, context.plan.created_at)
             return
         for address in self.since.keys() & living:
             del self.since[address]
         for address in candidates(context):
             self.since.setdefault(address, context.plan.created_at)
+
+
+def find_begun_waits(context: Run) -> set[str]:
+    """Addresses whose wait a run began."""
+    created = context.client.repository(context.plan.repository).created_at
+    stored = find_list(context.state, context.plan.namespace, created, context.store_now())
+    if stored.pending is None:
+        return set()
+    rows = pending_rows(context).items()
+    return {address for address, row in rows if row["run_id"] == context.plan.run_id}
 
 
 def collect(

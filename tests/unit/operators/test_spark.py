@@ -276,13 +276,18 @@ def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
 ) -> None:
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.delenv(name, raising=False)
-    submit(conf={"spark.executor.memory": "2g"}, env_vars={"HADOOP_CONF_DIR": "/etc/hadoop"})
+    submit(
+        conf={"spark.executor.memory": "2g"},
+        env_vars={"HADOOP_CONF_DIR": "/etc/hadoop"},
+        submit_arguments={"driver_memory": "3g"},
+    )
     _, command, env = application.started[0]
     assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert str(Path(sys.executable).parent) in env["PATH"].split(os.pathsep)
     assert env["SPARK_LOCAL_IP"] == "127.0.0.1", "nobody else is to reach a driver that is alone"
     assert env["HADOOP_CONF_DIR"] == "/etc/hadoop"
     assert "spark.executor.memory=2g" in command
+    assert command[command.index("--driver-memory") + 1] == "3g"
     assert "spark.ui.enabled=false" in command
 
 
@@ -308,17 +313,29 @@ def test_error_of_the_step_comes_back_with_its_family(
 
 
 @pytest.mark.parametrize(
-    ("extra", "conf"), [({"deploy-mode": "cluster"}, {}), ({}, {"spark.submit.deployMode": "cluster"})]
+    ("extra", "settings"),
+    [
+        ({"deploy-mode": "cluster"}, {}),
+        ({}, {"conf": {"spark.submit.deployMode": "cluster"}}),
+        ({}, {"submit_arguments": {"deploy_mode": "cluster"}}),
+    ],
 )
 def test_a_driver_elsewhere_is_refused(
-    application: FakeApplication, extra: dict[str, str], conf: dict[str, str]
+    application: FakeApplication, extra: dict[str, str], settings: dict[str, Any]
 ) -> None:
-    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", **settings)
     with (
         connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}),
         pytest.raises(ConfigError),
     ):
         operator.submit(SECRETS)
+    assert application.started == []
+
+
+@pytest.mark.parametrize("name", ["no_such", "conf", "conn_id"])
+def test_arguments_that_spark_submit_cannot_take_are_told(application: FakeApplication, name: str) -> None:
+    with pytest.raises(ConfigError):
+        submit(submit_arguments={name: "x"})
     assert application.started == []
 
 
