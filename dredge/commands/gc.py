@@ -18,7 +18,6 @@ from dredge.gc.many import ManyConfig, choose_repositories
 from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.writing import LakeFSWriter
-from dredge.runs.parts import BY_DIGEST, cache_parts
 from dredge.runs.payload import to_json
 from dredge.runs.report import collect_each
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -353,9 +352,8 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
         {**printing.given(settings), "repository": repository, "dry_run": not apply}
     )
     printing.show_progress(quiet)
-    with cache_parts(BY_DIGEST):  # planning reads the files of the run before
-        plan = steps.plan_run(config)
-        COLLECTOR.finish(steps.Run.open(plan.run_uri, plan=plan), processes, as_json)
+    with steps.planned(config) as planned:
+        COLLECTOR.finish(planned, processes, as_json)
 
 
 @command.command("all")

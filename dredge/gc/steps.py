@@ -26,6 +26,8 @@ from __future__ import annotations
 import ast
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -163,6 +165,18 @@ def collect(
     clock: Clock | None = None,
 ) -> StepSummary:
     """Do a whole local run, without an orchestrator; arguments as for `resume`."""
+    with planned(config, client, options, clock) as run:
+        return to_its_end(run, runner)
+
+
+@contextmanager
+def planned(
+    config: GCConfig,
+    client: LakeFSClient | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock | None = None,
+) -> Iterator[Run]:
+    """Plan a local run for the block; meanwhile its steps are loaded. Arguments as for `resume`."""
     from dredge.gc import steps
     from dredge.runs.clock import utc_now
     from dredge.runs.parts import BY_DIGEST, cache_parts
@@ -172,7 +186,7 @@ def collect(
     with cache_parts(BY_DIGEST), at_once() as ask:  # planning reads the files of the run before
         ask(load_steps)
         plan = plan_run(config, None, client, options, clock or utc_now)
-        return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
+        yield steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan)
 
 
 def purge(

@@ -198,10 +198,13 @@ def _read_ahead(
 ) -> Metaranges | None:
     """Read metaranges that the driver would read itself; None if other processes read them, or one is unreadable."""
     found = earlier or Metaranges()
-    if not (isinstance(runner, LocalRunner) and runner.processes == 0):
+    ids = found.lacking(metaranges)
+    if not isinstance(runner, LocalRunner) or runner.processes:
+        return None
+    if runner.rows_max is not None and len(ids) > runner.rows_max:
         return None
     try:
-        return with_metaranges(run.reader, found, metaranges)
+        return with_metaranges(run.reader, found, ids)
     except DredgeError as error:
         log.info("metaranges are read again after the witnesses: %s", error)
         return None
