@@ -12,7 +12,7 @@ from tests.support.histories import History, alive, of_unnamed, operation, stage
 from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as
 from tests.support.lakes import with_settings
 
-CASES = depth(30, 1500, "DREDGE_CASES")
+CASES = depth(15, 1500, "DREDGE_CASES")
 
 
 @settings(

@@ -16,7 +16,7 @@ from tests.support.depth import depth
 from tests.support.gc import Parallel, World, make_world, summary_of
 from tests.support.histories import History, operation
 
-CASES = depth(20, 800, "DREDGE_CASES")
+CASES = depth(10, 800, "DREDGE_CASES")
 DAYS = (0, 1, 3, 5, 30)
 POLICIES = (
     None,

@@ -26,7 +26,7 @@ from tests.support.depth import depth
 from tests.support.icechunk import build, local_storage, objects, random_graph
 from tests.support.icechunk_expiring import expire
 
-SEEDS = range(depth(4, 60, "DREDGE_CASES"))
+SEEDS = range(depth(2, 60, "DREDGE_CASES"))
 DAMAGES_EACH = 25
 
 

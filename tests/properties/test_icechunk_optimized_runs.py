@@ -40,7 +40,7 @@ from tests.support.folder_store import DiedError, dying_before_a_write, dying_wh
 from tests.support.icechunk import local_storage, objects, quiet
 from tests.support.icechunk_expiring import expire
 
-SEEDS = range(depth(2, 60, "DREDGE_CASES"))
+SEEDS = range(depth(1, 60, "DREDGE_CASES"))
 AGE_SECONDS = 3600.0
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CELLS = 6

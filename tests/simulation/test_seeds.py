@@ -20,7 +20,7 @@ from tests.simulation.weather import KINDS
 from tests.simulation.worlds import WORLDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS_OF_A_TEST, TESTS = 8, 4
+SEEDS_OF_A_TEST, TESTS = 8, 3
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS_OF_A_TEST * TESTS, SEEDS_OF_A_TEST))

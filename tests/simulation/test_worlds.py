@@ -17,7 +17,7 @@ from tests.simulation.world_trash import TrashScene, TrashWorld
 from tests.simulation.worlds import WORLDS
 
 
-@pytest.mark.parametrize(("world", "seeds"), [("decision", 100), ("trash", 20), ("icechunk", 10)])
+@pytest.mark.parametrize(("world", "seeds"), [("decision", 50), ("trash", 10), ("icechunk", 5)])
 def test_no_history_of_the_smaller_worlds_breaks_a_rule(world: str, seeds: int) -> None:
     for seed in range(seeds):
         outcome = play(WORLDS[world](), seed)

@@ -78,10 +78,15 @@ def test_the_preflight_says_what_executors_lack(cluster: SparkCluster) -> None:
     absent = checked(cluster.connection, "/nowhere/python")
     assert (absent.level, absent.kind) == ("error", "config")
     assert "/nowhere/python" in absent.text
-    bare = checked(cluster.connection, "/usr/bin/python3")  # of another version, or without Dredge
+
+
+@pytest.mark.long
+def test_the_preflight_says_that_a_python_lacks_dredge(cluster: SparkCluster) -> None:
+    bare = checked(cluster.connection, "/usr/bin/python3")  # or is of another version
     assert (bare.level, bare.kind) == ("error", "config")
 
 
+@pytest.mark.long
 def test_a_cluster_without_workers_does_not_keep_the_preflight(tmp_path: Path) -> None:
     with SparkCluster(tmp_path, workers=0) as empty:
         found = checked(empty.connection, "/usr/bin/python3", seconds_max=12)
