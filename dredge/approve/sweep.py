@@ -1,10 +1,11 @@
-"""The driver of a sweep, for both collectors.
+"""The driver of a sweep, for both collectors; `dredge.runs.sweep` has its workers.
 
 approved? young mark? → delete, in rounds: re-check → `check_right` → workers, watched
                           ↓ also after an error
                         settle: a row of the ledger for each object, and figures
 """
 
+import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,12 +14,14 @@ from typing import Any, ClassVar
 
 from dredge.approve.records import ApproveOutput, Veto, approval_inputs, approval_of
 from dredge.errors import DredgeError
+from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import GateConfig
 from dredge.runs.payload import StepOutput
 from dredge.runs.run import CollectionRun, StepRecord, check_chain, collect_links, refuse_old_mark
-from dredge.runs.sweep import sweep_then_settle
 from dredge.runs.tasks import TaskRunner
 from dredge.storage.parallel import at_once
+
+log = logging.getLogger("dredge")
 
 
 @dataclass(slots=True)
@@ -66,7 +69,34 @@ class Sweep[R: CollectionRun[Any]](ABC):
             return
         self.check_approval()
         refuse_old_mark(run)
-        sweep_then_settle(record, self.delete, self.settle, lambda: self.has_begun)
+        self.delete_then_settle()
+
+    def delete_then_settle(self) -> None:
+        """Delete, and settle the ledger also after an error; the record gets status and error if not all was deleted.
+        Raises DredgeError: the sweep was complete, and the ledger could not be settled."""
+        record, stopped = self.record, None
+        try:
+            with foreseen(f"step {record.attempt.step}", record.attempt.writer.uri):
+                self.delete()
+        except DredgeError as error:
+            stopped = error
+        with partial_after(self._describe_deleted):
+            try:
+                failed = self.settle(stopped is None)
+            except DredgeError:
+                if stopped is None:
+                    raise
+                log.exception("the ledger could not be settled")
+                failed = None
+        if (error_to_end_with := stopped or failed) is not None:
+            record.status = "partial"
+            record.error = as_partial(error_to_end_with, self._describe_deleted())
+
+    def _describe_deleted(self) -> str:
+        deleted = self.record.counts.get("deleted_objects")
+        if deleted is None:  # the ledger was not settled
+            return "Deleted objects are in the ledger." if self.has_begun else ""
+        return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
     def check_approval(self) -> Veto:
         """Check guards and approval; see `approval_of`."""

@@ -1,14 +1,10 @@
-"""Bulk delete: re-check, then delete the candidates, and write the outcome of each to the ledger.
+"""Bulk delete: re-check, then delete the candidates in rounds, and write the outcome of each to the ledger.
 
-    unbroken chain? guards passed? approved, if needed? mark young enough?
       → re-check → delete, group by group, through the gate → settle
            ↑                      │
            └ a ref at an unchecked commit, other rules, an hour ┘
 
 New commits on known parents do not end a round: their addresses leave the candidates while workers delete.
-
-The candidates must come from an unbroken chain of listing, mark, subtract and guards, read again before each round:
-the re-check omits data of the mark, so it must be the mark of these candidates.
 """
 
 import itertools
@@ -56,22 +52,14 @@ _STEP = BulkDeleteOutput.STEP
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Delete the candidates after a re-check; a dry run only counts them.
-
-    After an error the step continues where the ledger ends.
-
-    Raises:
-        RefusedError: a guard refused, an approval is missing, the results do not belong together, the mark is too old
-            or of another version, or the namespace is blocked or owned by another server.
-        AlarmError: live objects had been deleted, without an acknowledgement.
-        LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted, or branches not be checked; the others were deleted.
-        ConfigError: the credentials may not delete, and no object was deleted.
-        PartialError: the credentials may not delete the rest.
-    """
+    """Delete the candidates after a re-check; a dry run only counts them. After an error the step continues where the
+    ledger ends. Raises RefusedError: a guard refused, an approval is missing, the results do not belong together, the
+    mark is too old or of another version, or the namespace is blocked or owned by another server; AlarmError: live
+    objects had been deleted, without an acknowledgement; LeaseHeldError: another run has taken over; UnavailableError,
+    ConfigError, PartialError: some objects could not be deleted, or branches not be checked."""
 
     def look(found: Mapping[str, StepSummary]) -> Seen | None:
-        deletes = _deletable(CheckLimitsOutput.of(found[CheckLimitsOutput.STEP])) and not run.plan.dry_run
+        deletes = found[CheckLimitsOutput.STEP].counts["deletable_objects"] and not run.plan.dry_run
         return look_before_recheck(run) if deletes else None
 
     seen = Ahead(look)
@@ -83,23 +71,11 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     )
 
 
-def _deletable(guards: CheckLimitsOutput) -> int:
-    return guards.counts["deletable_objects"]
-
-
 @dataclass(slots=True)
 class _Sweep(Sweep[Run]):
     OUTPUT, APPROVE = BulkDeleteOutput, ApproveOutput
 
     seen: Ahead[Seen | None]
-
-    @property
-    def _guards(self) -> CheckLimitsOutput:
-        return self.record.input(CheckLimitsOutput)
-
-    @property
-    def _candidates(self) -> SubtractOutput:
-        return self.record.input(SubtractOutput)
 
     @property
     def has_begun(self) -> bool:
@@ -109,17 +85,23 @@ class _Sweep(Sweep[Run]):
     def refuse_alarmed(self) -> None:
         refuse_alarmed(self.run.state, f"run {self.run.plan.run_id} deletes nothing")
 
+    def check_chain(self) -> None:
+        if self.record.input(SubtractOutput).candidates:
+            Sweep.check_chain(self)
+
     def settle(self, complete: bool) -> DredgeError | None:
-        return settle(self.run, self.runner, self.record, self._candidates.candidates, complete)
+        return settle(self.run, self.runner, self.record, complete)
 
     def delete(self) -> None:
         """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
-        if not (parts := self._candidates.candidates):
+        if not (parts := self.record.input(SubtractOutput).candidates):
             return
         committed = self.record.input(ListCommittedOutput)
         committed.refuse_other_readings()
         tasks = self.run.shares(self.runner, parts)
-        if not _deletable(self._guards):  # a re-check would protect nothing
+        if not self.record.input(CheckLimitsOutput).counts[
+            "deletable_objects"
+        ]:  # a re-check would protect nothing
             self._keep(tasks)
             return
         subtracted = Subtracted.of_mark(self.run, committed)
@@ -145,7 +127,7 @@ class _Sweep(Sweep[Run]):
         held = KeepConfig(
             attempt=self.record.attempt.number,
             fencing=self.run.plan.lease.fencing,
-            holds=self._guards.hold_files,
+            holds=self.record.input(CheckLimitsOutput).hold_files,
         )
         self.run.spread(self.runner, _STEP, keep_parts, held, tasks, "objects", _rows(tasks))
 
@@ -163,7 +145,7 @@ class _Sweep(Sweep[Run]):
     def _note_deletion(self) -> None:
         """Write the hashes of all candidates beside the lease; later runs compare them with the live set."""
         self.record.attempt.check()  # an overtaken try must leave no record of a deletion
-        parts = self._guards.may_go(self._candidates)
+        parts = self.record.input(CheckLimitsOutput).may_go(self.record.input(SubtractOutput))
         note_deletion(self.run, unite([read_hashes(self.run.folder, part) for part in parts]))
 
     def _delete_round(
@@ -183,7 +165,7 @@ class _Sweep(Sweep[Run]):
             turn=turn,
             delete_keys=run.plan.config.tuning.delete_keys,
             alive=subtracted.live,
-            holds=self._guards.hold_files,
+            holds=self.record.input(CheckLimitsOutput).hold_files,
             # A listed object may have been restored since.
             pinned=sets_of([pin for pin in pins if pin.until > now]),
             undo=run.plan.undo.way,

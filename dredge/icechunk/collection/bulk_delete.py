@@ -183,10 +183,6 @@ class _Sweep(Sweep[Run]):
     OUTPUT, APPROVE = outputs.BulkDeleteOutput, outputs.ApproveOutput
 
     @property
-    def _candidates(self) -> outputs.ListCandidatesOutput:
-        return self.record.input(outputs.ListCandidatesOutput)
-
-    @property
     def has_begun(self) -> bool:
         return _REFS_LOOKED_AT in self.record.counts
 
@@ -197,7 +193,8 @@ class _Sweep(Sweep[Run]):
         return settle(self.run, self.record)
 
     def delete(self) -> None:
-        run, record, candidates = self.run, self.record, self._candidates
+        run, record = self.run, self.record
+        candidates = record.input(outputs.ListCandidatesOutput)
         if not candidates.total("candidates_objects"):
             self.refuse_alarmed()
             return
@@ -251,7 +248,10 @@ class _Sweep(Sweep[Run]):
 
     def _delete_by_kind(self, config: DeleteConfig, watch: Watch) -> None:
         run, runner = self.run, self.runner
-        parts = {kind: self._candidates.candidates(kind) for kind in repository.FOLDERS}
+        parts = {
+            kind: self.record.input(outputs.ListCandidatesOutput).candidates(kind)
+            for kind in repository.FOLDERS
+        }
         left = [kind for kind, of_kind in parts.items() if of_kind]
         while left:
             kind, needed = left[0], list[str]()
