@@ -145,8 +145,8 @@ def build_report(
     known: Mapping[str, StepSummary] | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the JSON object of `report.json` from what was read or written before, if given; `dredge.runs.report`
-    lists the fields of the page."""
+    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page. Results that are not
+    given are read."""
     with at_once() as ask:
         cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
         results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
@@ -262,7 +262,7 @@ def save_report(run: Run) -> StepSummary:
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
         with at_once() as ask:
-            # A try asleep until the end of its run would renew the lease, with no task left to release it.
+            # A try that sleeps until its run has ended would renew the lease, and no task would release it.
             newest = ask(attempt.check)
             complete = _complete(run.folder)
         newest.result()
