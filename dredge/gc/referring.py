@@ -1,4 +1,4 @@
-"""Other repositories with entries in this namespace (imports, links): the addresses they name are live here (L17).
+"""Other repositories with entries in this namespace (imports, links): their addresses are live here (L17).
 
     referring_repositories → repositories of the server → of each: branch heads → staging → files of its `_lakefs/`
                                                           └──────────── keys below this namespace ───────────────┘
@@ -89,7 +89,7 @@ def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str,
     wanted = config.referring - {config.repository}
     if missing := sorted(wanted - others.keys()):
         raise ConfigError(
-            f"referring_repositories names {', '.join(missing)}, which the server does not list. Their entries may name"
+            f"referring_repositories names {', '.join(missing)}, which the server does not list. Their entries may use"
             f" objects of {config.repository}. Nothing (more) was deleted. Correct the name, or remove it if the"
             " repository was deleted."
         )
@@ -126,8 +126,8 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         raise UnavailableError(f"{about}: {error}") from error
     except DredgeError as error:
         raise RefusedError(
-            f"{about}: {error} Its entries may name objects of {repository}, so nothing (more) was deleted. Correct"
-            " this, or remove it from referring_repositories."
+            f"{about}: {error} Its entries may use objects of {repository}. Nothing (more) was deleted. Correct this,"
+            f" or remove {name} from referring_repositories."
         ) from error
 
 
@@ -149,7 +149,7 @@ def read_staged(run: Run, branches: Collection[Ref], files: StagedFiles) -> bool
     except TooManyError:
         raise RefusedError(
             f"its branches have too many uncommitted changes for {most:,} questions. Commit them, raise"
-            " staged_questions_max, or name lakeFS's own key-value store (kv_conn_id)."
+            " staged_questions_max, or set kv_conn_id to lakeFS's own key-value store."
         ) from None
     if reader.addresses:
         files.write(pa.array(sorted(reader.addresses), pa.string()))
@@ -296,9 +296,9 @@ def check_referring(
     for name, example in found:
         yield warning(
             _CHECK,
-            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They are"
-            " deleted when this repository does not use them any more",
-            f"Name {name} in referring_repositories, or let it import copies.",
+            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. Runs delete"
+            " them when this repository no longer uses them",
+            f"Add {name} to referring_repositories, or let it import copies.",
         )
     if not found:
         yield ok(_CHECK, _describe(len(named), len(looked), len(others)))

@@ -21,7 +21,7 @@ from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
 
 _DESCRIBED = ("size", "last_modified", "etag")
-# A group is sent so often for keys that failed for another reason than being held back.
+# Maximum number of requests for a key that the store failed to delete.
 _TURNS_MAX = 3
 
 
@@ -90,7 +90,9 @@ class DeletingTask:
         claimed; then no outcome is read."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
-            raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
+            raise FormatError(
+                f"{part.name} has an object outside {folder}. No more was deleted. Start a new run."
+            )
         if not begun:
             return rows
         known = ledger.read_raw(self._run.folder, ledger.part_stem(part))
@@ -153,7 +155,7 @@ class DeletingTask:
         if self._still_used is None:
             raise FormatError(
                 f"{part.name}: objects became live during the sweep, and this task cannot compare its candidates with"
-                " them"
+                " them. Nothing more was deleted. Start a new run."
             )
         codes = self._still_used(self._gate.published, group)
         used = codes.is_valid()
@@ -161,7 +163,7 @@ class DeletingTask:
         return group.filter(codes.is_null())
 
     def _sent(self, part: PartInfo, number: int, group: pa.Table, turn: int) -> pa.Table:
-        """Delete rows; returns those to send again because of a new publication."""
+        """Delete rows; returns the rows to send again after a new publication."""
         known = self._gate.number
         outcomes = self._delete(group, self._gate.permission())
         self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))

@@ -137,7 +137,7 @@ def _compare(
 def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
-    """Add objects of a new deletion served by branches without an answer about staging."""
+    """Add objects of a new deletion that branches serve, although no answer about staging has them."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:

@@ -40,7 +40,7 @@ from dredge.storage.parallel import get_ahead
 
 log = logging.getLogger("dredge")
 
-# A longer call would replace what the next steps read again.
+# More files of one call would push those out of the cache that the next steps read again.
 _KEPT_OF_A_CALL = 8 << 20
 _COLUMNS = ("address_type", "address_hash", "size")
 
@@ -179,7 +179,7 @@ def _is_table(reader: ObjectReader, info: ObjectInfo) -> bool:
     return info.size >= FOOTER_SIZE and reader.get_range(info.key, start, len(MAGIC)) == MAGIC
 
 
-_INLINE = 64  # so few metaranges are read by the driver itself; starting a job would take longer
+_INLINE = 64  # up to so many metaranges the driver reads itself: starting a job takes longer
 
 
 @dataclass(slots=True)

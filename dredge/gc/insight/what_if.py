@@ -95,7 +95,7 @@ def what_if(
     if not base.is_whole:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     if len(proposals) >= PROPOSALS_MAX:
-        raise ConfigError(f"{len(proposals)} proposals are too many; {PROPOSALS_MAX - 1} are the most")
+        raise ConfigError(f"{len(proposals)} proposals were given; at most {PROPOSALS_MAX - 1} are allowed")
     history = base.history()
     dangling = _Dangling.read(base, history, ask) if known is None else _Dangling.of(history, known)
     active = [_active(base, history, dangling, proposal) for proposal in proposals]

@@ -78,8 +78,7 @@ class Naming:
 
     def paths_of(self, ranges: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The paths of the address in ranges, up to a limit of ranges. A range without a path has another address with
-        the same hash.
-        """
+        the same hash."""
         found: dict[str, tuple[str, ...]] = {}
         for item in list(ranges)[:_DECODED_MAX]:
             try:

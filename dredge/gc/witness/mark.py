@@ -193,9 +193,9 @@ def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> N
         f"lakeFS does not know {len(unknown):,} commits of {name} that run {record.run_id} saw at"
         f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"
         " this server has an older database (restored from a backup), or another one. If the database was restored:"
-        f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older state is"
-        f" wanted: `dredge gc forget-lost {name} --reason …`. If this is another server: use the connection of the"
-        " right one.",
+        f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older database is"
+        f" the right one: `dredge gc forget-lost {name} --reason …`. If this is another server: use the connection of"
+        " the right one.",
         {"run_id": record.run_id, "commits": len(unknown), "examples": unknown[:_EXAMPLES_MAX]},
     )
 

@@ -4,8 +4,8 @@
     <state>/witness/<label>-commits-….parquet   every commit of the mark, active or not
     <state>/witness/<label>-tables-….parquet    opened files of `_lakefs/`, with their kind
 
-The cleaning of run folders does not touch the folder of lease and index. The parts are written first and the pointer
-last, under the lease and with a condition: after a kill in between, the old record counts.
+The removal of old run folders leaves the folder of lease and index. The parts are written first and the pointer last,
+under the lease and with a condition: after a kill in between, the old record counts.
 """
 
 from __future__ import annotations
