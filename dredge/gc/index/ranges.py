@@ -27,7 +27,7 @@ from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.ranges import RangeInfo, is_table_id
-from dredge.lakefs.files.sstable import METARANGES, RANGES, read_table
+from dredge.lakefs.files.sstable import METARANGES, RANGES, Record, read_table
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
 from dredge.runs.folder import RunFolder
@@ -278,13 +278,13 @@ def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
     """Read metaranges in this process."""
     # Successive commits share most ranges, so equal records are decoded once.
-    place: dict[bytes, int] = {}
+    place, seen = dict[bytes, int](), dict[bytes, list[Record]]()
     infos: list[RangeInfo] = []
     named: dict[str, npt.NDArray[np.int32]] = {}
     try:
         for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
-            records = read_table(data, key, kind=METARANGES, expected_id=metarange_id).records
+            records = read_table(data, key, kind=METARANGES, expected_id=metarange_id, seen=seen).records
             for record in records:
                 if record.value not in place:
                     place[record.value] = len(infos)
