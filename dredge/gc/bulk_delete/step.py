@@ -14,6 +14,7 @@ the re-check omits data of the mark, so it must be the mark of these candidates.
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from dredge.approve.records import approval_inputs, approval_of
 from dredge.errors import UnavailableError
@@ -35,7 +36,7 @@ from dredge.gc.bulk_delete.watch import (
     recheck,
     watching_refs,
 )
-from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput, sample
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -53,7 +54,7 @@ from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.deletions import note_deletion
 from dredge.undo.pins import names_of, read_pins, sets_of
 
-_STEP = BulkDeleteOutput.STEP
+_STEP, VERIFY = BulkDeleteOutput.STEP, "verify"
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -130,6 +131,7 @@ def _sweep(
         run.spread(runner, _STEP, keep_parts, held, tasks, "objects", sum(part.rows for part in parts))
         return
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
+    run.begin(VERIFY, partial(sample, run, VERIFY))  # live objects, to be found after the deletions
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)

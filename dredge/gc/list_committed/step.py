@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -109,6 +110,11 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     base = base_of(run)
     history = _read_history(run, runner, record, base, read)
     active, ranges, named = history.active, history.ranges, history.named
+    if base is None:
+        from dredge.gc.check_limits import canaries  # needs this package
+
+        # The mark has read its inputs: what branches show from now on is not among its candidates.
+        run.begin("check_limits", partial(canaries.sample, run, "check_limits"))
     expired_commits = active.expired
     expired = find_expired(run, expired_commits, named, ranges.keys(), history.expired)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
@@ -158,6 +164,7 @@ def _read_history(
     run: Run, runner: TaskRunner, record: StepRecord, base: Base | None, read: _Read
 ) -> _History:
     past, rules = read
+    begun = run.begun(STEP)  # beside the scan of staging
     with at_once() as ask:
         if base is not None:
             ask(base.summary, STEP)
@@ -171,7 +178,7 @@ def _read_history(
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
-    earlier = None if base is None else base.metaranges()
+    earlier = base.metaranges() if base is not None else begun.result() if begun else None
     with at_once() as ask:
         index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
         expired_read = ask(read_expired, run, active.expired, earlier)
