@@ -93,8 +93,7 @@ def _forget_kernels() -> None:
 
 def _source_hash() -> str | None:
     """Return a hash of all files of the package, since kernels of one are inlined into those of another; None inside an
-    archive, where numba cannot cache.
-    """
+    archive, where numba cannot cache."""
     spec = importlib.util.find_spec(_PACKAGE)
     paths = sorted(Path(spec.origin).parent.glob("*.py")) if spec is not None and spec.origin else []
     digest = hashlib.sha256()
