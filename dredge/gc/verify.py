@@ -27,7 +27,6 @@ from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
-from dredge.lakefs import Ref
 from dredge.runs import ledger
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
@@ -43,28 +42,29 @@ VERIFY = "verify.json"
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     """Verify the deletions of a run. Raises FormatError: a deleted object still exists, or a live one was deleted."""
 
-    def read(inputs: Mapping[str, StepSummary]) -> list[Ref] | None:
+    def read(inputs: Mapping[str, StepSummary]) -> list[Canary] | None:
         # What others deleted is found by clean runs.
-        samples = BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled or run.plan.mode == CLEAN
-        return run.client.branches(run.plan.repository) if samples else None
+        if not BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled and run.plan.mode != CLEAN:
+            return None
+        begun = run.begun(VerifyOutput.STEP, _SECONDS_MAX)  # beside a short sweep
+        return begun.result() if begun else sample(run, VerifyOutput.STEP)
 
     ahead = Ahead(read)
     return run.step(
-        VerifyOutput,
-        lambda record: _verify(run, runner or LocalRunner(), record, ahead.result(record.inputs)),
-        ahead=ahead,
+        VerifyOutput, lambda record: _verify(run, runner or LocalRunner(), record, ahead), ahead=ahead
     )
 
 
-def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref] | None) -> None:
+def _verify(run: Run, runner: TaskRunner, record: StepRecord, ahead: Ahead[list[Canary] | None]) -> None:
     parts = record.input(BulkDeleteOutput).settled
-    living, results, in_ledger = list[Canary](), list[VerifyResult](), set[str]()
-    if branches is not None:
-        with at_once() as ask:
-            living_read = ask(take_living, run, record.input(MarkUncommittedOutput), branches)
-            results = _look_up_deleted(run, runner, parts)
-        living = living_read.result()
+    with at_once() as ask:
+        sampled = ask(ahead.result, record.inputs)
+        results = _look_up_deleted(run, runner, parts)
+    living, in_ledger = sampled.result(), set[str]()
+    if living is not None:
+        living = living + take_staged(run, record.input(MarkUncommittedOutput))
         in_ledger = _find_in_ledger(run, runner, parts, living)
+    living = living or []
     left = [address for result in results for address in result.left]
     looked_at = to_look_at(run, living, in_ledger)
     missing = missing_of(run, looked_at)
@@ -140,19 +140,21 @@ class VerifyOutput(StepOutput):
 
 
 _STAGED_SAMPLE = 200
+# A sample of branches from before a longer sweep is taken again.
+_SECONDS_MAX = 60.0
 # Live objects to be found in the store, for a sample of deleted ones.
 _LOOKS = 200
 
 
-def take_living(run: Run, staged: MarkUncommittedOutput, branches: Sequence[Ref]) -> list[Canary]:
-    """Sample live objects: canaries, and staged addresses of the mark."""
+def take_staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
+    """Sample staged addresses of the mark."""
     found: list[Canary] = []
     parts = staged.addresses
     for part in parts:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
         found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
-    return sample(run, VerifyOutput.STEP, branches=branches) + found[:_STAGED_SAMPLE]
+    return found[:_STAGED_SAMPLE]
 
 
 def to_look_at(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:

@@ -53,8 +53,9 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
     def check(record: StepRecord) -> None:
         candidates = record.input(SubtractOutput).counts["candidates_objects"]
+        begun = run.begun(CheckLimitsOutput.STEP)
         with at_once() as ask:  # canaries need no results of this step
-            sample = ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
+            sample = begun or ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
             _check(run, runner or LocalRunner(), record, owner, sample)
 
     return run.step(CheckLimitsOutput, check, ahead=owner)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -116,6 +117,11 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     base, tuning = read.base, run.plan.config.tuning
     history = _read_history(run, runner, record, read)
     active, ranges, named = history.active, history.ranges, history.named
+    if base is None:
+        from dredge.gc.check_limits import canaries  # needs this package
+
+        # The mark has read its inputs: what branches show from now on is not among its candidates.
+        run.begin("check_limits", partial(canaries.sample, run, "check_limits"))
     expired_commits = active.expired
     expired = find_expired(expired_commits, named, ranges.keys(), history.expired, tuning.explain_ranges_max)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
@@ -163,6 +169,8 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
 
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> _History:
     base, witnesses, staged = read.base, read.witnesses, record.input(MarkUncommittedOutput)
+    begun = run.begun(STEP)  # beside the scan of staging
+    grown = begun.result() if begun else None
     table = run.folder.read_part(staged.heads)
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     with at_once() as ask:
@@ -172,7 +180,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, read: _Read)
         active_read = ask(_find_active, run, commits, read.rules, seen)
         if base is not None:
             ask(base.summary, STEP)
-        earlier, looked_at = (None, set[str]()) if base is None else (base.metaranges(), base.looked_at())
+        earlier, looked_at = (grown, set[str]()) if base is None else (base.metaranges(), base.looked_at())
     active = active_read.result()
     for warning in active.warnings:
         record.warn(warning)
