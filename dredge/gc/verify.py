@@ -46,8 +46,7 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         # What others deleted is found by clean runs.
         if not BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled and run.plan.mode != CLEAN:
             return None
-        begun = run.begun(VerifyOutput.STEP, _SECONDS_MAX)  # beside a short sweep
-        return begun.result() if begun else sample(run, VerifyOutput.STEP)
+        return sample(run, VerifyOutput.STEP)
 
     ahead = Ahead(read)
     return run.step(
@@ -140,8 +139,6 @@ class VerifyOutput(StepOutput):
 
 
 _STAGED_SAMPLE = 200
-# A sample of branches from before a longer sweep is taken again.
-_SECONDS_MAX = 60.0
 # Live objects to be found in the store, for a sample of deleted ones.
 _LOOKS = 200
 

@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import inf
 from typing import Any, Protocol, Self
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
@@ -303,8 +302,8 @@ class PlannedRun[P: RunPlan](ABC):
     _store_clock: StoreClock = field(init=False, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
     _ask: Ask | None = field(default=None, repr=False, compare=False)
-    # reads of later steps by the step's name, each with the time of its begin
-    _early: dict[str, tuple[float, Future[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    # reads of later steps by the step's name
+    _early: dict[str, Future[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._store_clock = StoreClock(self.state, self.clock)
@@ -377,12 +376,11 @@ class PlannedRun[P: RunPlan](ABC):
     def begin[R](self, step: str, read: Callable[[], R]) -> None:
         """Begin reads of a later step beside this one, if this process runs both."""
         if self._ask is not None:
-            self._early[step] = running_seconds(), self._ask(read)
+            self._early[step] = self._ask(read)
 
-    def begun(self, step: str, seconds_max: float = inf) -> Future[Any] | None:
-        """Return the reads of a step, once, if they began at most so long ago."""
-        at, found = self._early.pop(step, (0.0, None))
-        return found if running_seconds() - at < seconds_max else None
+    def begun(self, step: str) -> Future[Any] | None:
+        """Return the reads of a step, once, if they were begun."""
+        return self._early.pop(step, None)
 
     def spread[C, T, R](
         self,

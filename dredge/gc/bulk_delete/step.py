@@ -10,7 +10,6 @@ New commits on known parents do not end a round: their addresses leave the candi
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dredge.approve.sweep import Sweep
 from dredge.errors import DredgeError, UnavailableError
@@ -32,7 +31,7 @@ from dredge.gc.bulk_delete.watch import (
     recheck,
     watching_refs,
 )
-from dredge.gc.check_limits import CheckLimitsOutput, sample
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -49,7 +48,7 @@ from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.deletions import note_deletion
 from dredge.undo.pins import names_of, read_pins, sets_of
 
-_STEP, VERIFY = BulkDeleteOutput.STEP, "verify"
+_STEP = BulkDeleteOutput.STEP
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -106,8 +105,6 @@ class _Sweep(Sweep[Run]):
             self._keep(tasks)
             return
         subtracted = Subtracted.of_mark(self.run, committed)
-        # Live objects, to be found after the deletions.
-        self.run.begin(VERIFY, partial(sample, self.run, VERIFY))
         for turn in itertools.count():
             if turn:
                 self.check_approval()

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError
-from dredge.gc import steps, verify
+from dredge.gc import verify
 from dredge.gc.bulk_delete import sweep
-from dredge.gc.check_limits import Canary
 from dredge.gc.verify import choose, find_there, looks_at
 from dredge.storage import DeleteOutcome, open_writer
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
@@ -94,32 +93,6 @@ def test_a_clean_run_without_garbage_finds_what_others_deleted() -> None:
     world.run(context)
     assert summary_of(context, "bulk_delete").parts == ()
     assert summary_of(context, "verify").counts["living_objects_missing"] == 1
-
-
-def test_live_objects_of_before_a_short_sweep_are_looked_for_after_it() -> None:
-    world, _, gone = busy_world()
-    run = world.plan()
-    with run.going_on():
-        for name in (
-            "slice_listing",
-            "mark_uncommitted",
-            "list_committed",
-            "subtract",
-            "check_limits",
-            "bulk_delete",
-        ):
-            getattr(steps, name)(run, world.runner)
-        sampled = run.begun("verify", 60.0)
-        assert sampled is not None
-        assert {canary.path for canary in sampled.result()} >= {"a1", "s1"}
-        run.begin("verify", lambda: [Canary(min(gone), "main", "a")])
-        with pytest.raises(FormatError, match=min(gone)):
-            steps.verify(run, world.runner)
-        run.begin("verify", lambda: [Canary(min(gone), "main", "a")])
-        assert run.begun("verify", 0.0) is None  # too old: taken again
-        steps.verify(run, world.runner)
-    run.begin("verify", list)
-    assert run.begun("verify") is None  # other processes do the other steps
 
 
 # Looks are bounded, spread, and take one request for many names where names lie close.
