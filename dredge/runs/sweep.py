@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.runs import ledger
-from dredge.runs.failures import as_partial, foreseen, partial_after
+from dredge.runs.failures import as_defects, as_partial, partial_after
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
@@ -71,7 +71,7 @@ def sweep_then_settle(
     """
     stopped: DredgeError | None = None
     try:
-        with foreseen(f"step {record.attempt.step}", record.attempt.writer.uri):
+        with as_defects(f"step {record.attempt.step}", record.attempt.writer.uri):
             sweep()
     except DredgeError as error:
         stopped = error

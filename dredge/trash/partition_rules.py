@@ -49,7 +49,7 @@ class Noted:
         lately = {token: since for token, since in missed.items() if now - since < longest}
         return Noted(look.heads, named, lately)
 
-    def begun_anew(self) -> Noted:
+    def without_times(self) -> Noted:
         """The notes without times: the time of a missed token begins at the next look."""
         return Noted(self.heads, self.named | self.missed.keys())
 
