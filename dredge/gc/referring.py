@@ -51,9 +51,9 @@ from dredge.gc.mark_uncommitted import (
 )
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
-from dredge.gc.witness.record import kind_of, list_tables, open_table
 from dredge.lakefs import QUESTIONS, LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
+from dredge.lakefs.files.ranges import kind_of, list_tables, open_tables
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import PartInfo
@@ -166,19 +166,16 @@ def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection
     index = CommittedIndex.load(run.state, run.keys.namespace)
     others = _read_others(run)
     ranges: Ranges = {}
-    unknown = []
+    unknown = {}
     for name, info in files.items():
         if index.part_of(name) is not None:
             ranges[name] = RangeFacts(index.places[name][1], b"", b"", name in heads)
         elif name in heads:
             ranges[name] = replace(heads[name], head=True)
         elif name not in others and name not in metaranges:
-            unknown.append(info)
+            unknown[name] = info
     opened = set(metaranges)
-    for info, table in zip(
-        unknown, ordered_map(lambda info: open_table(run.reader, info), unknown), strict=True
-    ):
-        name = info.key.removeprefix(METADATA)
+    for name, table in open_tables(run.reader, unknown):
         if kind_of(table) != RANGES:
             opened.add(name)
         elif table.records:

@@ -117,20 +117,6 @@ def _stars(text: str, place: int) -> tuple[str, int]:
     return ".*", end
 
 
-def literal_prefix(glob: str) -> str:
-    """The literal text at the start of a pattern, and so of every match."""
-    return re.split(r"[*?\[\\]", glob, maxsplit=1)[0]
-
-
-def may_match(globs: Iterable[str], first: bytes, last: bytes) -> bool:
-    """Whether a path from `first` to `last` (UTF-8) may match one of the patterns."""
-    for glob in globs:
-        prefix = literal_prefix(glob).encode()
-        if first[: len(prefix)] <= prefix <= last:
-            return True
-    return False
-
-
 VERSION = 1
 
 

@@ -26,8 +26,8 @@ from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
-from dredge.gc.witness.record import list_tables
 from dredge.hashing import hash64
+from dredge.lakefs.files.ranges import list_tables
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.run import StepRecord

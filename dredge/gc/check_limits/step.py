@@ -31,8 +31,8 @@ from dredge.gc.pending.advance import advance_list, write_new_list
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import Owner, Site, claim_namespace, leave_id, read_environment_and_owner
+from dredge.gc.witness.record import leave_record
 from dredge.hashing import hash64
 from dredge.lakefs import Environment
 from dredge.runs.limits import Figures, Finding, Limits, worst

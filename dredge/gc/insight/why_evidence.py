@@ -25,9 +25,11 @@ from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.witness.record import Past, list_tables, sort_out
+from dredge.gc.witness.mark import sort_out
+from dredge.gc.witness.record import Past
 from dredge.lakefs import LakeFSClient, Ref
 from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.ranges import list_tables
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder

@@ -26,8 +26,9 @@ from dredge.gc.metadata.files import GARBAGE_METARANGES, Names, NamesReader, sor
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS, open_state
+from dredge.gc.witness.mark import sort_out
 from dredge.gc.witness.owner import Site, check_before_deleting, compare_ids, keeps_id, read_owner
-from dredge.gc.witness.record import Past, sort_out
+from dredge.gc.witness.record import Past
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now

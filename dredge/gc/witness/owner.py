@@ -38,8 +38,8 @@ from dredge.errors import (
     WitnessError,
 )
 from dredge.gc.run import Run
-from dredge.gc.witness.record import find_metarange_before
 from dredge.lakefs import Environment, LakeFSClient, Repository
+from dredge.lakefs.files.ranges import find_metarange_before
 from dredge.runs.consents import Consent, read_consents, record_consent
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.run import StepRecord
