@@ -96,7 +96,7 @@ class Sweep[R: CollectionRun[Any]](ABC):
         deleted = self.record.counts.get("deleted_objects")
         if deleted is None:  # the ledger was not settled
             return "Deleted objects are in the ledger." if self.has_begun else ""
-        return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
+        return f"{deleted:,} objects were deleted; the ledger lists them." if deleted else ""
 
     def check_approval(self) -> Veto:
         """Check guards and approval; see `approval_of`."""
