@@ -520,8 +520,8 @@ def resume_local(run: CollectionRun[Any]) -> None:
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks there; they continue after"
-            " the last complete step."
+            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks in Airflow; they continue"
+            " after the last complete step."
         )
     grant = run.lease.acquire(holder)
     try:
