@@ -65,7 +65,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord, ahead: Ahead[list[
         in_ledger = _find_in_ledger(run, runner, parts, living)
     living = living or []
     left = [address for result in results for address in result.left]
-    looked_at = to_look_at(run, living, in_ledger)
+    looked_at = choose_living(run, living, in_ledger)
     missing = missing_of(run, looked_at)
     ours = [canary for canary in missing if canary.address in in_ledger]
     record.counts.update(
@@ -154,7 +154,7 @@ def take_staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
     return found[:_STAGED_SAMPLE]
 
 
-def to_look_at(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:
+def choose_living(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:
     """Choose the live objects to look up: all doubtful ones (in the ledger as deleted), and a sample of the others."""
     if run.plan.config.verify_sample_size is None:
         return living

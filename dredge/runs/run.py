@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
-from dredge.runs.failures import foreseen
+from dredge.runs.failures import as_defects
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
@@ -137,7 +137,7 @@ def perform(
     """
     attempt: StepTry | None = None
     try:
-        with foreseen(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
+        with as_defects(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
             known: dict[str, StepSummary] = {}
             if folder.goes_on:  # claims a first try at once: a step without an earlier try has no result
                 right()
@@ -255,7 +255,7 @@ def check_chain(
     not complete, or the chain is broken."""
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
-        found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))
+        found = _complete(folder, step, folder.read_valid_summaries(links, reread=True))
     wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
@@ -533,8 +533,8 @@ def resume_local(run: CollectionRun[Any]) -> None:
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks there; they continue after"
-            " the last complete step."
+            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks in Airflow; they continue"
+            " after the last complete step."
         )
     grant = run.lease.acquire(holder)
     try:

@@ -27,7 +27,7 @@ from dredge.gc.check_limits.holds import (
     why_held,
 )
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending.advance import advance_list, leave
+from dredge.gc.pending.advance import advance_list, write_new_list
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
@@ -83,7 +83,7 @@ def _check(
         item.result()
     with at_once() as ask:
         new, known = check.pending, check.known
-        listed = ask(leave, run, record, known, new) if leaves else None
+        listed = ask(write_new_list, run, record, known, new) if leaves else None
         if listed is not None and found is not None and found.hits:
             listed.result()  # restored and reported only after the list
         alarm = None if past is None or found is None else check_again(run, record, past.checked, found)

@@ -45,7 +45,7 @@ from dredge.gc.list_committed.tables import (
     ListCommittedOutput,
 )
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput, ReadCommits
-from dredge.gc.referring import Referred, look_at_referring
+from dredge.gc.referring import Referred, read_referring
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnesses
@@ -136,7 +136,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     extras = find_extra(run, runner, STEP, kept, active.metarange_of, named, of_base)
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
     record.parts.append(write_ranges(run.folder, by_path, PATH_RANGES))
-    referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
+    referred = read_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
     heads = [(branch, commit, active.metaranges[commit]) for branch, commit in history.heads]
     record.parts += [
@@ -243,8 +243,8 @@ def _take_in_all_files(
     history.files.update(name for name in names if name not in files)
     record.counts["range_files_looked_at"] = len(names)
     record.warn(
-        "the repository has no garbage collection rules: every commit counts as active, and every range"
-        " file in the namespace as well"
+        "the repository has no garbage collection rules: every commit and every range file in the namespace counts as"
+        " active"
     )
 
 
@@ -288,7 +288,7 @@ def _collect(
     )
     if collected.undropped:
         record.warn(
-            f"{len(collected.undropped):,} ranges that are not active any more cannot be read; their objects stay until"
+            f"{len(collected.undropped):,} ranges that are no longer active cannot be read; their objects stay until"
             " the next clean run"
         )
     return {range_id: roles.dropped[range_id] for range_id in collected.undropped}

@@ -7,7 +7,7 @@ VERIFY = (
     Breakage("a living object in the ledger is passed over", "dredge.gc.verify", "_verify",
              Put("Assign", "ours", []),
              ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",)),
-    Breakage("living objects are compared with the store by chance only", "dredge.gc.verify", "to_look_at",
+    Breakage("living objects are compared with the store by chance only", "dredge.gc.verify", "choose_living",
              Put("Assign", "found", []),
              ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",)),
     Breakage("a step begins under a right that somebody else has taken", "dredge.runs.lease", "Lease.hold",
