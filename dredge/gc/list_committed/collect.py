@@ -243,7 +243,7 @@ def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Itera
     files, left = get_files(reader, list(ranges), lenient=True), True
     while left:
         try:
-            yield from decode(files, ranges, keys)  # goes on behind an unreadable one
+            yield from decode(files, ranges, keys)  # continues after an unreadable one
             left = False
         except DredgeError as error:
             log.info("a range of an expired commit cannot be read: %s", error)
