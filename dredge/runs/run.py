@@ -372,6 +372,7 @@ class PlannedRun[P: RunPlan](ABC):
                 yield
         finally:
             self._held_at = self._ask = None
+            self._early.clear()
 
     def begin[R](self, step: str, read: Callable[[], R]) -> None:
         """Begin reads of a later step beside this one, if this process runs both."""

@@ -263,7 +263,8 @@ class CommittedIndex:
             raise FormatError("it was made for another namespace, or by another version")
         for value in json.loads(facts[b"parts"]):
             part = from_json(IndexPart, value)
-            self.parts[part.name] = part
+            if self.parts.setdefault(part.name, part) != part:  # it lacks ranges of one of the manifests
+                raise FormatError(f"another manifest has other bytes for {part.name}")
         self._manifests.add(name)
         columns = [table[column].to_pylist() for column in _MANIFEST.names]
         for range_id, count, part_name in zip(*columns, strict=True):
@@ -308,16 +309,17 @@ def growing(run: Run) -> Iterator[None]:
     for `list_committed` in this process, which finds them by `run.begun`."""
     ended = threading.Event()
     if run.plan.state is None and not run.plan.config.read_kv:
-        run.begin("list_committed", partial(grow, run, ended))
+        # Named now: in the thread, another step may be running, whose tries have the same numbers.
+        run.begin("list_committed", partial(grow, run, ended, f"{run.folder.label}-ahead"))
     try:
         yield
     finally:
         ended.set()
 
 
-def grow(run: Run, ended: threading.Event) -> Metaranges:
+def grow(run: Run, ended: threading.Event, label: str) -> Metaranges:
     """Add ranges of the default branch to the index until `ended`. They are immutable; which of them are active is
-    read later. Returns the metaranges that were read."""
+    read later. `label` must be new. Returns the metaranges that were read."""
     written, found = list[NewPart](), Metaranges()
     try:
         index = CommittedIndex.load(run.state, run.keys.namespace)
@@ -329,11 +331,11 @@ def grow(run: Run, ended: threading.Event) -> Metaranges:
         files = get_files(run.reader, sorted(new, key=lambda item: (new[item].min_key, item)))
         decoded = decode(takewhile(lambda _: not ended.is_set(), files), new, run.keys)
         for number, batch in enumerate(batches(decoded)):
-            written.append(write_part(run.state, f"{run.folder.label}-ahead-{number:04d}", batch))
+            written.append(write_part(run.state, f"{label}-{number:04d}", batch))
     except DredgeError as error:
         log.info("files are read again after the commits: %s", error)
     if written:
-        index.add(f"{run.folder.label}-ahead", written)
+        index.add(label, written)
     return found
 
 

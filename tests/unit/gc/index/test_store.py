@@ -1,7 +1,9 @@
 """The committed index: what cannot be trusted is decoded again."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from threading import Event
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from dredge.gc.index.store import (
     CommittedIndex,
     IndexPart,
     grow,
+    growing,
     read_part,
     write_part,
 )
@@ -21,6 +24,7 @@ from dredge.gc.save_report.advance_state import compact
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.parts import parquet_bytes, read_parquet
+from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.index_parts import NAMESPACE, Kept, named, says
@@ -69,7 +73,7 @@ def test_the_index_grows_before_the_commits_are_read(ended: bool, is_missing: bo
     kept = {key: world.lake.objects.get(key) for key in names}
     if is_missing:
         open_deleter(world.lake.namespace).delete(names)
-    grow(context, event)
+    grow(context, event, "ahead")
     for key, data in kept.items():
         world.lake.objects.put(key, data)
     world.commit("b", b"lives too")
@@ -79,6 +83,43 @@ def test_the_index_grows_before_the_commits_are_read(ended: bool, is_missing: bo
     assert counts["ranges_decoded"] == counts["ranges"] - (not ended and not is_missing) > 0
     world.run(context)
     world.assert_readable()
+
+
+def test_parts_of_two_tries_of_the_mark_keep_apart_while_another_step_runs() -> None:
+    world = make_world()
+    context = world.plan()
+    folder = context.folder
+    tries = {name: [StepTry(folder.writer, name, number) for number in (1, 2)] for name in ("mark", "list")}
+    for mark in tries["mark"]:
+        world.commit(f"p{mark.number}", b"lives %d" % mark.number)
+        with ExitStack() as later:
+            # The mark ends and the next step begins meanwhile.
+            ends = partial(later.enter_context, folder.writing(tries["list"][0]))
+            with context.going_on(), folder.writing(mark), world.during("log", ends), growing(context):
+                pass
+    index, lacking = CommittedIndex.load(context.state, context.plan.namespace), set[str]()
+    found = [item.range_id for item in index.read(index.places, lacking)]
+    assert sorted(found) == sorted(index.places)
+    assert len(found) == 2
+    assert not lacking
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_two_manifests_with_other_bytes_for_a_part_are_not_both_believed(kept: Kept, first: str) -> None:
+    second = "b" if first == "a" else "a"
+    for label, item in ((first, "one"), (second, "two")):
+        CommittedIndex(kept.state, NAMESPACE).add(label, [write_part(kept.state, "same", [named(item)])])
+    index, lacking = kept.index, set[str]()
+    found = {item.range_id for item in index.read(["one", "two"], lacking)}
+    assert found | lacking == {"one", "two"}
+    assert "one" in lacking
+
+
+def test_what_one_chain_began_is_not_used_by_the_next() -> None:
+    context = make_world().plan()
+    with context.going_on():
+        context.begin("check_limits", list)
+    assert context.begun("check_limits") is None
 
 
 def test_an_index_made_for_another_namespace_is_not_believed() -> None:
