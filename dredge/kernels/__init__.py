@@ -3,11 +3,10 @@
     entry       the kernels for callers, imported by `dredge.compiled` only: the blocks of a range, hashes of texts
     blocks      the entries of one block
     codecs      checksum, Snappy, XXH64
-    memory      numba's options and types; loads and copies, varints, UTF-8
-    interface   codes and columns shared with callers; the only module here for direct import
+    memory      numba's options; loads and copies, varints, UTF-8
+    interface   codes, columns and arguments, shared with callers; the only module here for direct import
 
-numba's cache compares only the file of a function, and a function inlined from another file may be an older version.
-So `dredge.compiled` names the cache folder after a hash of all these files.
+`dredge.compiled` names the cache folder after a hash of all these files: functions of one are inlined into others.
 
 Kernels work on memory addresses, like C. Three rules keep this safe: a length read from a file is compared with the
 remaining size before use; callers provide slack for wide copies (`SLACK` bytes behind every buffer, and the rest of
