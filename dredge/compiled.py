@@ -14,13 +14,14 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import json
 import logging
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,10 +33,11 @@ from dredge.kernels.interface import BYTES, KERNELS, NUMBER
 _log = logging.getLogger(__name__)
 _PACKAGE = "dredge.kernels"
 _LOCK_SECONDS_MAX = 60.0
-_DIGEST_SIZE = hashlib.sha256().digest_size
+_DIGEST_SIZE = 32
 _loading = threading.Lock()
-# Status, from the places of the result and of an error, the kernel's number and the frame: numba's own convention.
-_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+type Codes = Mapping[str, tuple[str, str]]
+"""The symbol of each kernel, and its machine code as hexadecimal digits."""
 
 
 @functools.cache
@@ -47,10 +49,7 @@ def kernels() -> SimpleNamespace:
             "this machine is big-endian, and Dredge runs on little-endian ones (x86-64, ARM) only"
         )
     with _loading:
-        call = _link(*_read_or_compile())
-    return SimpleNamespace(
-        **{name: _kernel(call, number, KERNELS[name]) for number, name in enumerate(KERNELS)}
-    )
+        return SimpleNamespace(**_link(_read_or_compile()))
 
 
 def are_loaded() -> bool:
@@ -58,84 +57,88 @@ def are_loaded() -> bool:
     return kernels.cache_info().currsize > 0
 
 
-def _kernel(call: Any, number: int, wanted: Sequence[str]) -> Callable[..., int]:
+def _kernel(code: Any, name: str) -> Callable[..., int]:
     """Return a function that checks the types of arguments, and calls a kernel without Python's lock."""
 
     def kernel(*arguments: Any) -> int:
         flat = [item for found in arguments for item in (found if isinstance(found, tuple) else (found,))]
-        frame: list[int] = []
-        for item, kind in zip(flat, wanted, strict=True):
-            frame += (item, 0) if kind == NUMBER else _place(item, kind)
-        words, result, error = (ctypes.c_int64 * len(frame))(*frame), ctypes.c_int64(), ctypes.c_void_p()
-        if call(ctypes.addressof(result), ctypes.addressof(error), number, ctypes.addressof(words)):
-            raise RuntimeError(f"kernel {number} failed")
+        words: list[int] = []
+        for item, kind in zip(flat, KERNELS[name], strict=True):
+            words += (item,) if kind == NUMBER else _describe(item, kind)
+        result, error = ctypes.c_int64(), ctypes.c_void_p()
+        if code(ctypes.addressof(result), ctypes.addressof(error), *words):
+            raise RuntimeError(f"the kernel {name} failed")
         return result.value
 
     return kernel
 
 
-def _place(array: Any, kind: str) -> tuple[int, int]:
-    """Return address and length of an array."""
+def _describe(array: Any, kind: str) -> tuple[int, ...]:
+    """Return an array as numba passes it: two owners, items, item size, address, shape, strides."""
     found = "uint8" if kind == BYTES else kind
     if array.dtype != found or array.ndim != 1 or not array.flags.c_contiguous:
         raise TypeError(f"a kernel got {array.dtype} of {array.ndim} dimensions, not an array of {found}")
     if kind != BYTES and not array.flags.writeable:
         raise TypeError(f"a kernel got a read-only array of {found}")
-    return array.__array_interface__["data"][0], len(array)
+    items, size = len(array), array.itemsize
+    return 0, 0, items, size, array.__array_interface__["data"][0], items, size
 
 
-def _link(name: str, code: bytes) -> Any:
-    """Make a function of machine code."""
+def _link(codes: Codes) -> dict[str, Callable[..., int]]:
+    """Make functions of machine code."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    for _, code in codes.values():
+        engine.add_object_file(llvm.ObjectFileRef.from_data(bytes.fromhex(code)))
     engine.finalize_object()
-    call = _CALL(engine.get_function_address(name))
-    call.engine = engine  # type: ignore[attr-defined]  # keeps the code
-    return call
+    made = {}
+    for name, (symbol, _) in codes.items():
+        words = sum(1 if kind == NUMBER else 7 for kind in KERNELS[name])
+        # numba's convention: status, from the places of the result and of an error, and the arguments.
+        types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words]
+        called = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address(symbol))
+        called.engine = engine  # type: ignore[attr-defined]  # keeps the code
+        made[name] = _kernel(called, name)
+    return made
 
 
-def _read_or_compile() -> tuple[str, bytes]:
-    """Return the name of the kernels' function, and its machine code."""
+def _read_or_compile() -> Codes:
     for folder in _cache_folders(os.environ.get("NUMBA_CACHE_DIR", "")):
-        path = folder / f"{_machine()}.code"
+        path = folder / f"{_machine()}.json"
         try:
             with _one_at_a_time(folder):
-                try:
-                    return _unpack(path.read_bytes())
-                except (FileNotFoundError, ValueError):
-                    name, code = _compile()
-                    made = path.with_suffix(f".{os.getpid()}")
-                    made.write_bytes(_pack(name, code))
+                if (codes := _read(path)) is None:
+                    codes = _compile()
+                    content, made = json.dumps(codes).encode(), path.with_suffix(f".{os.getpid()}")
+                    made.write_bytes(hashlib.sha256(content).digest() + content)
                     made.replace(path)
-                    return name, code
+                return codes
         except OSError as error:
             _log.warning("compiled kernels cannot be cached in %s: %s", folder, error)
     return _compile()
 
 
-def _pack(name: str, code: bytes) -> bytes:
-    content = name.encode() + b"\n" + code
-    return hashlib.sha256(content).digest() + content
-
-
-def _unpack(stored: bytes) -> tuple[str, bytes]:
-    """Raises ValueError if the bytes are damaged: LLVM would end the process."""
+def _read(path: Path) -> Codes | None:
+    """Return cached code; None if there is none, or if it is damaged: LLVM would end the process."""
+    try:
+        stored = path.read_bytes()
+    except FileNotFoundError:
+        return None
     content = stored[_DIGEST_SIZE:]
-    if hashlib.sha256(content).digest() != stored[:_DIGEST_SIZE]:
-        raise ValueError
-    name, _, code = content.partition(b"\n")
-    return name.decode(), code
+    return json.loads(content) if hashlib.sha256(content).digest() == stored[:_DIGEST_SIZE] else None
 
 
-def _compile() -> tuple[str, bytes]:
-    made = importlib.import_module(f"{_PACKAGE}.entry").call
-    (compiled,) = made.overloads.values()
-    return compiled.fndesc.llvm_func_name, compiled.library.serialize_using_object_code()[2][0]
+def _compile() -> Codes:
+    entry, codes = importlib.import_module(f"{_PACKAGE}.entry"), {}
+    for name in KERNELS:
+        (made,) = getattr(entry, name).overloads.values()
+        code = made.library.serialize_using_object_code()[2][0]
+        codes[name] = (made.fndesc.llvm_func_name, code.hex())
+    return codes
 
 
 def _machine() -> str:
@@ -165,10 +168,10 @@ def _source_hash() -> str | None:
 
 def _cache_folders(configured: str) -> Iterator[Path]:
     """Yield possible folders: private, writable, and for this version of the sources."""
-    version = _source_hash()
-    if version is None:
+    source = _source_hash()
+    if source is None:
         return
-    name = f"kernels-{version}"
+    name = f"kernels-{source}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     user = os.getuid() if hasattr(os, "getuid") else "user"
     roots = [Path(configured)] if configured else []

@@ -3,7 +3,7 @@
     entry       the kernels for callers, imported by `dredge.compiled` only: the blocks of a range, hashes of texts
     blocks      the entries of one block
     codecs      checksum, Snappy, XXH64
-    memory      numba's options; loads and copies, varints, UTF-8
+    memory      numba's options and types; loads and copies, varints, UTF-8
     interface   codes, columns and arguments, shared with callers; the only module here for direct import
 
 `dredge.compiled` names the cache folder after a hash of all these files: functions of one are inlined into others.

@@ -8,24 +8,23 @@ from dredge.kernels import interface as k
 from dredge.kernels.blocks import take_block, walk_block
 from dredge.kernels.codecs import masked_crc, uncompress, xxh64
 from dredge.kernels.memory import (
+    BYTES,
+    I32S,
+    I64S,
     OPTIONS,
+    U8S,
     U64,
+    U64S,
     address_of,
     differ,
-    int32s,
-    int64s,
-    jit,
     load8,
     load32,
-    load64,
     read_length,
     read_uvarint,
-    uint8s,
-    uint64s,
 )
 
 
-@jit
+@njit(types.int64(BYTES, I64S, I64S), **OPTIONS)
 def read_index(body, offsets, lengths):
     """Read the handles of an index block; returns their number, or -1 when it is damaged or has too many."""
     block, size = address_of(body), len(body)
@@ -62,7 +61,7 @@ def read_index(body, offsets, lengths):
     return count
 
 
-@jit
+@njit(types.void(BYTES, I64S, I64S, I64S), **OPTIONS)
 def measure(data, offsets, lengths, sizes):
     """Read the uncompressed size of each block; -1 for an impossible size."""
     for block in range(len(offsets)):
@@ -75,7 +74,7 @@ def measure(data, offsets, lengths, sizes):
             sizes[block] = np.int64(size) if possible else -1
 
 
-@jit
+@njit(types.void(BYTES, I64S, I64S, BYTES, I64S, I64S, I64S), **OPTIONS)
 def keep_equal(data, offsets, lengths, old_data, old_offsets, old_lengths, sources):
     """Of the guessed equal old blocks, keep those equal to the last byte; else -1."""
     for block in range(len(sources)):
@@ -91,7 +90,12 @@ def keep_equal(data, offsets, lengths, old_data, old_offsets, old_lengths, sourc
             sources[block] = -1
 
 
-@jit
+_COLUMNS = types.NamedTuple(
+    [I32S, U8S, U8S, I64S, I32S, U8S, I32S, U8S, U64S, U64S, I64S, I64S, I64S], k.Columns
+)
+
+
+@njit(types.void(BYTES, I64S, I64S, I64S, I64S, _COLUMNS, U8S, U8S, types.int64, _COLUMNS, I64S), **OPTIONS)
 def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, columns, state):
     """Decode the data blocks of a range.
 
@@ -150,55 +154,10 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
         columns.key_offsets[state[k.ROW]] = state[k.KEY_AT]
 
 
-@jit
+@njit(types.void(BYTES, I64S, U64S), **OPTIONS)
 def hash_texts(texts, offsets, hashes):
     """Hash concatenated texts by XXH64, all with the same seed."""
     base = address_of(texts)
     for row in range(len(hashes)):
         start = offsets[row]
         hashes[row] = xxh64(base + start, offsets[row + 1] - start, U64(k.SEED))
-
-
-@jit
-def _columns(frame, place):
-    return k.Columns(
-        int32s(frame, place),
-        uint8s(frame, place + 1),
-        uint8s(frame, place + 2),
-        int64s(frame, place + 3),
-        int32s(frame, place + 4),
-        uint8s(frame, place + 5),
-        int32s(frame, place + 6),
-        uint8s(frame, place + 7),
-        uint64s(frame, place + 8),
-        uint64s(frame, place + 9),
-        int64s(frame, place + 10),
-        int64s(frame, place + 11),
-        int64s(frame, place + 12),
-    )
-
-
-@njit(types.int64(types.int64, types.int64), **OPTIONS)
-def call(kernel, frame):
-    """Call a kernel by its place in `interface.KERNELS`, with the arguments in a frame."""
-    data, one = uint8s(frame, 0), int64s(frame, 1)
-    if kernel == 0:
-        return read_index(data, one, int64s(frame, 2))
-    if kernel == 1:
-        measure(data, one, int64s(frame, 2), int64s(frame, 3))
-    elif kernel == 2:
-        old, offsets, lengths = uint8s(frame, 3), int64s(frame, 4), int64s(frame, 5)
-        keep_equal(data, one, int64s(frame, 2), old, offsets, lengths, int64s(frame, 6))
-    elif kernel == 3:
-        lengths, sizes, sources, state = (
-            int64s(frame, 2),
-            int64s(frame, 3),
-            int64s(frame, 4),
-            int64s(frame, 34),
-        )
-        old, scratch, key = _columns(frame, 5), uint8s(frame, 18), uint8s(frame, 19)
-        wanted, columns = np.int64(load64(frame + 16 * 20)), _columns(frame, 21)
-        decode(data, one, lengths, sizes, sources, old, scratch, key, wanted, columns, state)
-    else:
-        hash_texts(data, one, uint64s(frame, 2))
-    return 0

@@ -10,12 +10,15 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 # The code needs nothing of numba when it runs: no counted references, no wrappers for Python, no exceptions.
 OPTIONS: Any = {"_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 jit = njit(**OPTIONS)
 U64 = np.uint64
+
+# Types of arrays. Arrays over file contents are read-only.
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+I32S, I64S, U8S, U64S = types.int32[::1], types.int64[::1], types.uint8[::1], types.uint64[::1]
 
 
 def _loader(bits: int) -> Any:
@@ -38,27 +41,6 @@ def _storer(_typing: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.uint64), generate
 
 
-def _viewer(kind: Any) -> Any:
-    def view(_typing: Any, frame: Any, place: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            word = ir.IntType(64)
-            at = builder.add(arguments[0], builder.mul(arguments[1], word(16)))
-            address, length = (
-                builder.load(builder.inttoptr(builder.add(at, word(behind)), word.as_pointer()))
-                for behind in (0, 8)
-            )
-            array, size = make_array(signature.return_type)(context, builder), word(kind.bitwidth // 8)
-            data = builder.inttoptr(address, array.data.type)
-            populate_array(array, data, [length], [size], size, None)
-            return array._getvalue()
-
-        return types.Array(kind, 1, "C")(types.int64, types.int64), generate
-
-    return intrinsic(view)
-
-
-# An array of a call: its address and length are at a place of the frame.
-uint8s, int32s, int64s, uint64s = map(_viewer, (types.uint8, types.int32, types.int64, types.uint64))
 load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64)
 store64: Any = intrinsic(_storer)
 

@@ -17,16 +17,16 @@ from xxhash import xxh64_intdigest
 
 from dredge import compiled
 
-CODE = ("function", b"code")
+CODES = {"hash_texts": ["symbol", "00"]}
 
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     made: list[int] = []
 
-    def pretend() -> tuple[str, bytes]:
+    def pretend() -> Any:
         made.append(1)
-        return CODE
+        return CODES
 
     monkeypatch.setattr(compiled, "_compile", pretend)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
@@ -37,15 +37,15 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.code"))
+    return sorted(folder.rglob("*.json"))
 
 
 def test_code_is_cached_in_a_folder_named_after_the_source(compilations: list[int], tmp_path: Path) -> None:
-    assert compiled._read_or_compile() == CODE
+    assert compiled._read_or_compile() == CODES
     (file,) = files_below(tmp_path)
     assert file.parent == tmp_path / f"cache/dredge/kernels-{compiled._source_hash()}"
     assert file.parent.stat().st_mode & 0o077 == 0
-    assert compiled._read_or_compile() == CODE
+    assert compiled._read_or_compile() == CODES
     assert len(compilations) == 1
 
 
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_made_again(compilations: list[int], tmp_path: Path) -
     whole = file.read_bytes()
     for damaged in (b"", whole[:-1], whole[:40] + b"x" + whole[41:]):
         file.write_bytes(damaged)
-        assert compiled._read_or_compile() == CODE
+        assert compiled._read_or_compile() == CODES
         assert file.read_bytes() == whole
     assert len(compilations) == 4
 
@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_read_or_replaced_is_passed_by(compilations: list[
     (file,) = files_below(tmp_path)
     file.unlink()
     file.mkdir()
-    assert compiled._read_or_compile() == CODE
+    assert compiled._read_or_compile() == CODES
     assert len(files_below(tmp_path / "tmp")) == 1
 
 
