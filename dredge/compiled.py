@@ -10,6 +10,7 @@ inside an archive), every process compiles for itself.
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import importlib
@@ -173,16 +174,15 @@ def _cache_folders(configured: str) -> Iterator[Path]:
         return
     name = f"kernels-{source}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    user = os.getuid() if hasattr(os, "getuid") else "user"
     roots = [Path(configured)] if configured else []
-    roots += [Path(home) / "dredge", Path(tempfile.gettempdir()) / f"dredge-{user}"]
+    roots += [Path(home) / "dredge", Path(tempfile.gettempdir()) / f"dredge-{os.getuid()}"]
     for root in roots:
         folder = root / name
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Cached files are run as code, so no other user may write here.
             status = folder.stat()
-            ours = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+            ours = status.st_uid == os.getuid() and not status.st_mode & 0o022
             if ours and os.access(folder, os.W_OK | os.X_OK):
                 yield folder
 
@@ -190,11 +190,6 @@ def _cache_folders(configured: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path, seconds_max: float = _LOCK_SECONDS_MAX) -> Iterator[None]:
     """Let one process compile while the others wait, up to a limit; after it, two may compile the same code."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
     with (folder / "lock").open("a") as lock:
         deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
