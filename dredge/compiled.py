@@ -1,11 +1,10 @@
 """Loads the compiled kernels.
 
 numba compiles them once, which takes seconds. Each process then loads the machine code with LLVM's loader, without
-numba: that takes 40 MiB and a tenth of a second instead of 110 and 0.6. The code is cached in a folder:
-`$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/dredge` or `~/.cache/dredge`, else a private folder among the temporary files.
-The folder's name has a hash of the kernels' sources, and the file's name one of numba and the processor, so no old or
-foreign code is run. Parallel processes wait for the first one to compile. Without a writable folder (or with the source
-inside an archive), every process compiles for itself.
+numba: 40 MiB and a tenth of a second instead of 110 and 0.6. The code is in `$NUMBA_CACHE_DIR`, else in
+`$XDG_CACHE_HOME/dredge` or `~/.cache/dredge`, else in a private folder among the temporary files. The folder is named
+after a hash of its sources, numba and the processor, so no old or foreign code is run. Parallel processes wait for the
+first one to compile. Without a writable folder (or with the source in an archive), every process compiles for itself.
 """
 
 import contextlib
@@ -20,25 +19,22 @@ import logging
 import os
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.kernels.interface import BYTES, KERNELS, NUMBER
 
 _log = logging.getLogger(__name__)
 _PACKAGE = "dredge.kernels"
 _LOCK_SECONDS_MAX = 60.0
-_DIGEST_SIZE = 32
-_loading = threading.Lock()
+_KERNELS = ("read_index", "measure", "keep_equal", "decode", "hash_texts")
 
-type Codes = Mapping[str, tuple[str, str]]
-"""The symbol of each kernel, and its machine code as hexadecimal digits."""
+type Codes = Mapping[str, tuple[str, Sequence[str], str]]
+"""Of each kernel: symbol, arguments ("uint8" or "uint8 written" for an array, "" for a number), machine code in hex."""
 
 
 @functools.cache
@@ -46,11 +42,8 @@ def kernels() -> SimpleNamespace:
     """Load the compiled kernels by name: a tenth of a second with a full cache, else several seconds. Raises
     ConfigError if the machine is big-endian; the kernels read little-endian files."""
     if sys.byteorder != "little":
-        raise ConfigError(
-            "this machine is big-endian, and Dredge runs on little-endian ones (x86-64, ARM) only"
-        )
-    with _loading:
-        return SimpleNamespace(**_link(_read_or_compile()))
+        raise ConfigError("this machine is big-endian; Dredge runs on little-endian ones (x86-64, ARM) only")
+    return SimpleNamespace(**_link(_read_or_compile()))
 
 
 def are_loaded() -> bool:
@@ -58,31 +51,31 @@ def are_loaded() -> bool:
     return kernels.cache_info().currsize > 0
 
 
-def _kernel(code: Any, name: str) -> Callable[..., int]:
+def _kernel(code: Any, kinds: Sequence[str]) -> Callable[..., int]:
     """Return a function that checks the types of arguments, and calls a kernel without Python's lock."""
 
     def kernel(*arguments: Any) -> int:
         flat = [item for found in arguments for item in (found if isinstance(found, tuple) else (found,))]
-        words: list[int] = []
-        for item, kind in zip(flat, KERNELS[name], strict=True):
-            words += (item,) if kind == NUMBER else _describe(item, kind)
+        words = [word for item, kind in zip(flat, kinds, strict=True) for word in _words(item, kind)]
         result, error = ctypes.c_int64(), ctypes.c_void_p()
         if code(ctypes.addressof(result), ctypes.addressof(error), *words):
-            raise RuntimeError(f"the kernel {name} failed")
+            raise RuntimeError("a kernel failed")
         return result.value
 
     return kernel
 
 
-def _describe(array: Any, kind: str) -> tuple[int, ...]:
-    """Return an array as numba passes it: two owners, items, item size, address, shape, strides."""
-    found = "uint8" if kind == BYTES else kind
-    if array.dtype != found or array.ndim != 1 or not array.flags.c_contiguous:
-        raise TypeError(f"a kernel got {array.dtype} of {array.ndim} dimensions, not an array of {found}")
-    if kind != BYTES and not array.flags.writeable:
-        raise TypeError(f"a kernel got a read-only array of {found}")
-    items, size = len(array), array.itemsize
-    return 0, 0, items, size, array.__array_interface__["data"][0], items, size
+def _words(item: Any, kind: str) -> tuple[int, ...]:
+    """Return an argument as numba passes it: of an array two owners, items, item size, address, shape, strides."""
+    if not kind:
+        return (item,)
+    name, _, access = kind.partition(" ")
+    if item.dtype != name or item.ndim != 1 or not item.flags.c_contiguous:
+        raise TypeError(f"a kernel got {item.dtype} of {item.ndim} dimensions, not an array of {name}")
+    if access and not item.flags.writeable:
+        raise TypeError(f"a kernel got a read-only array of {name}")
+    items, size = len(item), item.itemsize
+    return 0, 0, items, size, item.__array_interface__["data"][0], items, size
 
 
 def _link(codes: Codes) -> dict[str, Callable[..., int]]:
@@ -93,71 +86,63 @@ def _link(codes: Codes) -> dict[str, Callable[..., int]]:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    for _, code in codes.values():
+    for _, _, code in codes.values():
         engine.add_object_file(llvm.ObjectFileRef.from_data(bytes.fromhex(code)))
     engine.finalize_object()
     made = {}
-    for name, (symbol, _) in codes.items():
-        words = sum(1 if kind == NUMBER else 7 for kind in KERNELS[name])
+    for name, (symbol, kinds, _) in codes.items():
+        words = sum(7 if kind else 1 for kind in kinds)
         # numba's convention: status, from the places of the result and of an error, and the arguments.
         types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words]
         called = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address(symbol))
         called.engine = engine  # type: ignore[attr-defined]  # keeps the code
-        made[name] = _kernel(called, name)
+        made[name] = _kernel(called, kinds)
     return made
 
 
 def _read_or_compile() -> Codes:
     for folder in _cache_folders(os.environ.get("NUMBA_CACHE_DIR", "")):
-        path = folder / f"{_machine()}.json"
+        path = folder / "code.json"
         try:
             with _one_at_a_time(folder):
-                if (codes := _read(path)) is None:
-                    codes = _compile()
-                    content, made = json.dumps(codes).encode(), path.with_suffix(f".{os.getpid()}")
-                    made.write_bytes(hashlib.sha256(content).digest() + content)
-                    made.replace(path)
+                with contextlib.suppress(FileNotFoundError, ValueError):
+                    digest, content = path.read_bytes().split(b"\n")
+                    if digest == hashlib.sha256(content).hexdigest().encode():  # LLVM ends with damaged code
+                        codes: Codes = json.loads(content)
+                        return codes
+                codes, made = _compile(), path.with_suffix(f".{os.getpid()}")
+                content = json.dumps(codes).encode()
+                made.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+                made.replace(path)
                 return codes
         except OSError as error:
             _log.warning("compiled kernels cannot be cached in %s: %s", folder, error)
     return _compile()
 
 
-def _read(path: Path) -> Codes | None:
-    """Return cached code; None if there is none, or if it is damaged: LLVM would end the process."""
-    try:
-        stored = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    content = stored[_DIGEST_SIZE:]
-    return json.loads(content) if hashlib.sha256(content).digest() == stored[:_DIGEST_SIZE] else None
-
-
 def _compile() -> Codes:
     entry, codes = importlib.import_module(f"{_PACKAGE}.entry"), {}
-    for name in KERNELS:
+    for name in _KERNELS:
         (made,) = getattr(entry, name).overloads.values()
         code = made.library.serialize_using_object_code()[2][0]
-        codes[name] = (made.fndesc.llvm_func_name, code.hex())
+        flat = [item for found in made.signature.args for item in getattr(found, "types", (found,))]
+        kinds = [
+            f"{kind.dtype}{' written' * kind.mutable}" if hasattr(kind, "dtype") else "" for kind in flat
+        ]
+        codes[name] = made.fndesc.llvm_func_name, kinds, code.hex()
     return codes
 
 
-def _machine() -> str:
-    """Return a hash of what machine code depends on, beside its source."""
+def _source_hash() -> str | None:
+    """Return a hash of what machine code depends on: all files of the package, since kernels of one are inlined into
+    those of another, numba, and the processor; None inside an archive, where numba cannot cache."""
     import llvmlite.binding as llvm
 
+    made_by = version("numba"), version("llvmlite"), llvm.get_process_triple()
     cpu = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    seen = (version("numba"), version("llvmlite"), llvm.get_process_triple(), *cpu)
-    return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
-
-
-def _source_hash() -> str | None:
-    """Return a hash of all files of the package, since kernels of one are inlined into those of another; None inside an
-    archive, where numba cannot cache.
-    """
     spec = importlib.util.find_spec(_PACKAGE)
     paths = sorted(Path(spec.origin).parent.glob("*.py")) if spec is not None and spec.origin else []
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("\n".join((*made_by, *cpu)).encode())
     try:
         for path in paths:
             source = path.read_bytes()
@@ -193,9 +178,8 @@ def _one_at_a_time(folder: Path, seconds_max: float = _LOCK_SECONDS_MAX) -> Iter
     with (folder / "lock").open("a") as lock:
         deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
-            try:
+            with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         yield

@@ -4,9 +4,7 @@
     blocks      the entries of one block
     codecs      checksum, Snappy, XXH64
     memory      numba's options and types; loads and copies, varints, UTF-8
-    interface   codes, columns and arguments, shared with callers; the only module here for direct import
-
-`dredge.compiled` names the cache folder after a hash of all these files: functions of one are inlined into others.
+    interface   codes and columns shared with callers; the only module here for direct import
 
 Kernels work on memory addresses, like C. Three rules keep this safe: a length read from a file is compared with the
 remaining size before use; callers provide slack for wide copies (`SLACK` bytes behind every buffer, and the rest of

@@ -41,15 +41,3 @@ class Columns(NamedTuple):
     first_rows: Any
     key_sums: Any
     value_sums: Any
-
-
-# Arguments of the kernels: types of arrays, `BYTES` for one that may be read-only, `NUMBER` for a number.
-BYTES, NUMBER, I32S, I64S, U8S, U64S = "bytes", "number", "int32", "int64", "uint8", "uint64"
-_COLUMNS = (I32S, U8S, U8S, I64S, I32S, U8S, I32S, U8S, U64S, U64S, I64S, I64S, I64S)
-KERNELS = {
-    "read_index": (BYTES, I64S, I64S),
-    "measure": (BYTES, I64S, I64S, I64S),
-    "keep_equal": (BYTES, I64S, I64S, BYTES, I64S, I64S, I64S),
-    "decode": (BYTES, I64S, I64S, I64S, I64S, *_COLUMNS, U8S, U8S, NUMBER, *_COLUMNS, I64S),
-    "hash_texts": (BYTES, I64S, U64S),
-}

@@ -17,7 +17,7 @@ from xxhash import xxh64_intdigest
 
 from dredge import compiled
 
-CODES = {"hash_texts": ["symbol", "00"]}
+CODES = {"hash_texts": ["symbol", ["uint8"], "00"]}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.json"))
+    return sorted(folder.rglob("code.json"))
 
 
 def test_code_is_cached_in_a_folder_named_after_the_source(compilations: list[int], tmp_path: Path) -> None:

@@ -191,14 +191,6 @@ def find_access(known: StorageOptions, identity: Identity, bucket: str) -> Acces
     return access
 
 
-def load_client() -> None:
-    """Load boto3 and its description of S3, without a request, in a process to be forked."""
-    nowhere = StorageOptions(
-        access_key_id="-", secret_access_key="-", region="us-east-1", endpoint_url="http://localhost"
-    )
-    find_access(nowhere, identity_of(nowhere), "bucket")
-
-
 def _addressed(options: StorageOptions, config: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = dict(config.get("s3") or {})
     if options.path_style is not None:

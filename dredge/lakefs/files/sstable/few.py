@@ -16,10 +16,8 @@ from dredge.lakefs.files.sstable.layout import RANGES, damaged
 from dredge.lakefs.files.sstable.reader import read_table
 
 COLUMNS = ("address", "address_type", "size", "etag", "key", "address_hash")
-# Records from which the kernels are loaded at once, and bytes of ranges that a process reads here before: both take
-# less than a tenth of a second.
-MANY = 1 << 14
-_FEW = 1 << 19
+# Bytes of ranges that a process reads here: this takes less than loading the kernels.
+_FEW = 1 << 18
 _read = 0
 
 
