@@ -138,7 +138,12 @@ def optimized(
 
 @main.command()
 @click.option(
-    "--millions", multiple=True, type=float, default=(1, 3), show_default=True, help="Of objects; repeatable."
+    "--millions",
+    multiple=True,
+    type=float,
+    default=(1, 3),
+    show_default=True,
+    help="Millions of objects; repeatable.",
 )
 @click.option("--processes", default=2, show_default=True, help="Processes of the distributed steps.")
 @click.option(
@@ -249,12 +254,12 @@ def suspects(store: str, write: bool) -> None:
 
 
 @main.command()
-@click.option("--objects", default=500_000, show_default=True, help="Of the lake that is collected.")
+@click.option("--objects", default=500_000, show_default=True, help="Objects of the collected lake.")
 @click.option(
     "--rows", default=0, help="Number of candidates and ledger rows to generate for a small run instead."
 )
 @click.option("--people", default=20, show_default=True, help="Parallel users; 0 skips this measurement.")
-@click.option("--kept", is_flag=True, help="Reuse the run of the last time.")
+@click.option("--kept", is_flag=True, help="Reuse the last run.")
 @click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
 def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None:
     """Measure the response times of the pages of a large run."""

@@ -52,7 +52,7 @@ def plan(snapshots: int) -> None:
 
 @main.command()
 @click.option("--references", default=10_000_000, show_default=True)
-@click.option("--manifests", default=100, show_default=True, help="How many they lie in.")
+@click.option("--manifests", default=100, show_default=True, help="Number of their manifests.")
 @click.option(
     "--processes", default=0, show_default=True, help="Of our mark; 0 is one, the library has threads."
 )

@@ -21,7 +21,7 @@ BUCKET = "benchmark"
 
 @click.command()
 @click.option("--objects", default=100_000, show_default=True, help="Objects listed.")
-@click.option("--slices", default=50, show_default=True, help="Folders they lie in.")
+@click.option("--slices", default=50, show_default=True, help="Number of their folders.")
 @click.option("--repeat", default=5, show_default=True, help="Rounds; the best one counts.")
 def main(objects: int, slices: int, repeat: int) -> None:
     """Measure listing."""

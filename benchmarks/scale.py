@@ -70,6 +70,8 @@ def run(
         result = None if again else Result.read(path)
         if result is None or not result.run_uri:
             lake.make()
+            if workers:
+                lake.fill_ranges()  # the store's work belongs to another machine
             lake.restore()
             result = Result(revision())
             result.write(path)

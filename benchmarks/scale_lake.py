@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.s3_store import STATE
 from benchmarks.scale_objects import PER_SLICE, Virtual
-from benchmarks.scale_ranges import MARK, describe, entries, is_garbage, is_staged, path_of
+from benchmarks.scale_ranges import MARK, describe, entries, is_garbage, is_staged, make, path_of
 from benchmarks.scale_store import deleted, restore
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
@@ -37,6 +37,7 @@ REPOSITORY = "scale"
 ENTRIES_AN_OBJECT = 2.5
 COMMITS, BRANCHES = 20, 20
 FOLDER = STATE / "scale"
+_MARK_SIZE_MAX = 64
 
 
 class ScaleLake:
@@ -84,6 +85,16 @@ class ScaleLake:
         kv.close()
         (self.folder / "complete").touch()
 
+    def fill_ranges(self) -> None:
+        """Write the contents of range files (240 MB for a million objects), so that no reader makes them up."""
+        empty = [
+            place
+            for place in (self.root / "_lakefs").iterdir()
+            if place.is_file() and place.stat().st_size < _MARK_SIZE_MAX
+        ]
+        with ProcessPoolExecutor(2) as pool:
+            list(pool.map(_fill_range, [Virtual.read(self.folder)] * len(empty), empty))
+
     def restore(self) -> None:
         """Restore deleted objects, and remove the files of earlier runs."""
         restore(self.folder)
@@ -121,6 +132,14 @@ class ScaleLake:
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(MARK + b"%d %d" % (number, version))
         return found
+
+
+def _fill_range(virtual: Virtual, place: Path) -> None:
+    mark = place.read_bytes()
+    if mark.startswith(MARK):
+        filled = place.with_name(f"{place.name}.part")
+        filled.write_bytes(make(virtual, mark))
+        filled.replace(place)
 
 
 def _words(info: RangeInfo) -> list[str | int]:

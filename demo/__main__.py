@@ -131,8 +131,11 @@ def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, star
     right = not lost and all(row.right or dry_run for row in rows)
     if report := kept_report(lake):
         say(f"   Report: file://{report}")
-    outcome = "held" if right and finished else "DID NOT HOLD" if not right else "the DAG failed: see its log"
-    say(f"\n{outcome.upper()} after {time.monotonic() - started:.0f} s")
+    outcome, log = (
+        "PASSED" if right and finished else "FAILED",
+        "" if finished else ": see .dredge/demo/dag.log",
+    )
+    say(f"\n{outcome} after {time.monotonic() - started:.0f} s{log}")
     return right and finished
 
 

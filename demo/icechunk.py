@@ -73,7 +73,7 @@ def icechunk_demo(folder: Path) -> bool:
             problems.append(f"snapshots {_words(outcome.freed)} were freed instead of {_words(due)}")
     for problem in problems:
         say(f"   WRONG {problem}")
-    say(f"\n{'DID NOT HOLD' if problems else 'HELD'} after {time.monotonic() - started:.1f} s")
+    say(f"\n{'FAILED' if problems else 'PASSED'} after {time.monotonic() - started:.1f} s")
     return not problems
 
 
@@ -164,14 +164,14 @@ def expire_and_collect(
     freed = frozenset(number for number, snapshot in ids.items() if snapshot in gone)
     shrunk = size_bytes - _bytes(folder)
     due = {ref: value for ref, value in before.items() if not (delete_tags and ref.startswith("tag "))}
-    problems = [f"{ref} no longer reads the same" for ref in due if after.get(ref) != due[ref]]
+    problems = [f"{ref} has other content than before" for ref in due if after.get(ref) != due[ref]]
     problems += [f"{ref} is still there" for ref in after if ref not in due]
     if report["outcome"] != "success":
         problems.append(f"the collection's outcome is {report['outcome']}")
     deleted = report["deleted"]["objects"]
     say(f"   Snapshots {_words(freed)} freed: {deleted} objects, {shrunk:,} of {size_bytes:,} bytes")
     held = sum(after.get(ref) == value for ref, value in due.items())
-    say(f"   Read back with Icechunk: {held} of {len(due)} refs are what they were")
+    say(f"   Read back with Icechunk: {held} of {len(due)} refs are unchanged")
     return Outcome(freed, shrunk, tuple(problems))
 
 

@@ -74,7 +74,7 @@ def hidden(lake: Lake, count: int) -> None:
     addresses = lake.upload_many("shadow", paths("shadow/committed", count))
     lake.commit("shadow", "on a hidden branch", age_days=3)
     addresses += lake.upload_many("shadow", paths("shadow/staged", count))
-    lake.plant(addresses, "hidden branch", True, "a branch that plain listings do not show uses it")
+    lake.plant(addresses, "hidden branch", True, "used by a branch that plain listings do not show")
 
 
 def staged(lake: Lake, count: int) -> None:
@@ -90,7 +90,7 @@ def overwritten(lake: Lake, count: int) -> None:
     targets = paths("overwritten", count)
     first = lake.upload_many("work", targets, salt="first")
     second = lake.upload_many("work", targets, salt="second")
-    lake.plant(first, "staged, overwritten", False, "a second upload took its place before a commit")
+    lake.plant(first, "staged, overwritten", False, "replaced by a second upload before a commit")
     lake.plant(second, "staged", True, "uncommitted on branch work")
 
 
@@ -171,7 +171,7 @@ def identical(lake: Lake, count: int) -> None:
     targets = paths("tables/part1", count)
     again = lake.upload_many("twins", targets)
     lake.plant(
-        again, "identical, uploaded again", True, "branch twins serves it; the server's answer leaves it out"
+        again, "identical, uploaded again", True, "branch twins serves it; the server's answer omits it"
     )
     creation = lakefs_sdk.CommitCreation(message="nothing new")
     with suppress(

@@ -28,7 +28,7 @@ def races_demo(say: Say) -> bool:
     say("\nWithout one of its rules:")
     lost = [_weaken(rule, say) for rule in WEAKENED]
     right = all(shown) and all(held) and all(lost)
-    say("\nHELD" if right else "\nDID NOT HOLD")
+    say("\nPASSED" if right else "\nFAILED")
     return right
 
 

@@ -113,7 +113,7 @@ def trash_demo(folder: Path) -> bool:
             rows.close()
     for problem in problems[:20]:
         say(f"   WRONG {problem}")
-    say(f"\n{'DID NOT HOLD' if problems else 'HELD'} after {time.monotonic() - started:.0f} s")
+    say(f"\n{'FAILED' if problems else 'PASSED'} after {time.monotonic() - started:.0f} s")
     return not problems
 
 
@@ -130,7 +130,7 @@ def tell(lake: Installation) -> list[str]:
         "\n   and beside it what a careless cleaner would take"
     )
     say(
-        f"3. First look, a dry run, in the middle of a reset of {OLD}/resetting.\n   The grace period is"
+        f"3. First scan, a dry run, in the middle of a reset of {OLD}/resetting.\n   The grace period is"
         f" {GRACE_SECONDS:g} seconds here instead of 24 hours: never do that where data counts\n"
     )
     first = look_during_reset(lake, before)
@@ -139,7 +139,7 @@ def tell(lake: Installation) -> list[str]:
     users.start()
     time.sleep(GRACE_SECONDS + 0.2)
     rows = ground.all_rows()
-    say("\n4. Second look a grace period later, and the clean, while others upload\n")
+    say("\n4. Second scan, a grace period later, and the clean, while others upload\n")
     report = lake.clean(dry_run=False)
     users.stop()
     problems = check_clean(lake, report, rows) + users.problems + check_reset(lake, first, report)
@@ -185,7 +185,7 @@ def handed_over(lake: Installation) -> None:
     repository.branch("main").commit(message="once")
     found = lake.server.catalog.repositories.get_repository("handed")
     repository.delete()
-    why = "deleted as the design's step 2 has it"
+    why = "deleted as in step 2 of lakeFS's design"
     lake.ground.say(found.partition, None, "deleted-repository", "trash", why)
     key = f"repo/handed/{found.instance_uid}".encode()
     lake.ground.say(b"graveler_deleted", key, "deleted-repository", "trash", "hands that repository over")
@@ -243,8 +243,8 @@ def check_reset(lake: Installation, first: CleanReport, second: CleanReport) -> 
     ]
     named = {token.encode() for token in branch.tokens}
     if not named & looks[0] or named & looks[1]:
-        return ["the reset under way was not an orphan to the first look alone"]
-    say(f"   {show(min(named & looks[0]))}, an orphan at the first look, was the reset's: kept")
+        return ["the token of the running reset is not an orphan in the first scan only"]
+    say(f"   {show(min(named & looks[0]))}, an orphan in the first scan, belongs to the reset: kept")
     return []
 
 
@@ -252,7 +252,7 @@ def prove(lake: Installation, names: list[str], due: Reads, uploads: int) -> lis
     """Read everything through the SDK, then use every repository; freed names too."""
     after = read_everything(lake.client, names)
     lost = [
-        f"{'/'.join(at)} reads otherwise: {after.get(at)}"
+        f"{'/'.join(at)} has other content: {after.get(at)}"
         for at, digest in due.items()
         if after.get(at) != digest
     ]
@@ -279,7 +279,7 @@ def undo(lake: Installation, report: CleanReport, before: set[Row]) -> list[str]
     restore(lake.rows, lake.state, run_id, partitions=[chosen.partition], dry_run=False)
     back = chosen.select_rows(lake.ground.all_rows())
     if back != due:
-        return [f"{len(back & due):,} of {len(due):,} rows of {show(chosen.partition)} came back"]
+        return [f"{len(back & due):,} of {len(due):,} rows of {show(chosen.partition)} were restored"]
     say(
         f"6. Restored from the undo file: {show(chosen.partition)}, {len(due):,} rows, {count_bytes(due):,} bytes,"
     )

@@ -264,7 +264,7 @@ def lost_repository(ground: Ground) -> None:
     server.objects.upload_object("lost", "main", "b", b"acknowledged too")
     token = server.branches.get_branch("lost", "main").staging_token.encode()
     ground.kv.delete(b"graveler", b"repos/lost")
-    ground.say(partition, None, "lost-repository", "report", "a slow delete took its record: put it back")
+    ground.say(partition, None, "lost-repository", "report", "a slow delete removed its record: restore it")
     ground.say(token, None, "staging", "report", "staged in a repository that lost its record")
 
 

@@ -101,7 +101,7 @@ class Users(threading.Thread):
             try:
                 put(self._client, name, branch, path, content)
             except Exception as error:
-                self.problems.append(f"{name}/{branch}/{path} was not taken: {error}")
+                self.problems.append(f"{name}/{branch}/{path} was not accepted: {error}")
             else:
                 self.written[name, branch, path] = hashlib.sha256(content).hexdigest()
             number += 1

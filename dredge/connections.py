@@ -32,7 +32,7 @@ def check_server_url(url: str, setting: str, example: str) -> str:
     if found is None:
         raise ConfigError(
             f"{setting} must be a plain URL such as {example}, and must not carry credentials: give those in fields of"
-            " their own. Nothing was touched."
+            " their own. Nothing was changed."
         )
     return found["server"]
 
@@ -43,7 +43,7 @@ def check_key(key: str | None, setting: str) -> None:
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
         raise ConfigError(
             f"{setting} has a line break, a space at an end, or a character outside of ASCII, so it was not copied"
-            " right. Nothing was touched."
+            " right. Nothing was changed."
         )
 
 
@@ -93,7 +93,7 @@ def _load_bundle(context: ssl.SSLContext, path: str, service: str) -> None:
         raise ConfigError(
             f"the file with certificate authorities for {service}, {path!r}, cannot be used"
             f" ({type(error).__name__}): it must be a PEM file that this process can read, and it is named in the"
-            " connection or in REQUESTS_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE. Nothing was touched."
+            " connection or in REQUESTS_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE. Nothing was changed."
         ) from None
 
 

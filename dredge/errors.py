@@ -1,7 +1,7 @@
 """The errors of Dredge, grouped by the reaction of the handler.
 
     DredgeError
-    ├── ConfigError        (ValueError)   wrong input: show it to the user, nothing was touched
+    ├── ConfigError        (ValueError)   wrong input: show it to the user, nothing was changed
     ├── RefusedError                      a safety check failed: never retried
     │   ├── LeaseHeldError                another run has the lease
     │   ├── OvertakenError                a later try of the same step has taken over
@@ -41,7 +41,7 @@ class DredgeError(Exception):
 
 
 class ConfigError(DredgeError, ValueError):
-    """The configuration or an argument is wrong; raised before anything is touched."""
+    """The configuration or an argument is wrong; raised before anything is changed."""
 
     kind = "config"
     exit_code = 2

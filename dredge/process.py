@@ -67,8 +67,7 @@ _CREDENTIALS = struct.Struct(
 
 def is_of_this_user(line: Connection) -> bool:
     """Whether the process at the other end of a Unix socket is of this user. True if the system does not say: then only
-    the permissions of the socket's folder protect it.
-    """
+    the permissions of the socket's folder protect it."""
     user = user_of(line)
     return user is None or user == os.getuid()
 
@@ -90,7 +89,7 @@ def need(module: str, extra: str) -> None:
     except ImportError as error:
         raise ConfigError(
             f"{error.name or module} is not installed: it comes with the extra {extra}, as in pip install"
-            f" 'dredge[{extra}]'. Install it here, and for Spark's executors. Nothing was touched."
+            f" 'dredge[{extra}]'. Install it here, and for Spark's executors. Nothing was changed."
         ) from None
 
 

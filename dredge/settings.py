@@ -66,8 +66,7 @@ class Setting:
 
     def read(self, value: Any) -> Any:
         """Convert and check an input, which may be text. Raises ConfigError with the setting's name and its valid
-        values.
-        """
+        values."""
         found = self._coerced(value)
         self.check(found)
         return found
@@ -210,8 +209,7 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Check a user's values for the settings of a dataclass; returns them by field, without settings that have no
     value. `given` has values by setting, also as rendered text. Raises ConfigError for an unknown name, an invalid
-    value, or a missing required value.
-    """
+    value, or a missing required value."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"settings must be a mapping of names to values, not {given!r}")
     known = {found.name: found for found in settings_of(kind)}
@@ -260,8 +258,7 @@ class Settings:
 
 def check_finite(values: Any, where: str = "") -> None:
     """Check that all numbers of a dataclass instance are finite, because infinite bounds limit nothing. `where` is the
-    prefix of the fields in messages, such as `safety.`. Raises ConfigError.
-    """
+    prefix of the fields in messages, such as `safety.`. Raises ConfigError."""
     for item in dataclasses.fields(values):
         value = getattr(values, item.name)
         if isinstance(value, float) and not math.isfinite(value):

@@ -1,6 +1,6 @@
 """Results of the guards and of the step approve, and requests and answers in the run folder.
 
-The need follows from the plan and the result of the guards; the sweep computes it again, so no step can skip it.
+Plan and guards decide whether a run needs an approval. The sweep computes this again, so no step can skip it.
 
 Each request and answer is an object, written once and never changed.
 
@@ -67,8 +67,8 @@ def conclude(
 ) -> None:
     """End the step of the guards by their findings.
 
-    A run beyond its limits continues to a question, where wanted. A dry run continues despite limits and the `excused`
-    rules. Every other finding refuses the run: status and error of the record.
+    A run beyond its limits asks for an approval, unless the setting is `never`. A dry run continues despite limits and
+    the `excused` rules. Every other finding refuses the run: status and error of the record.
     """
     verdict, dry_run, wanted = worst(findings), run.plan.dry_run, run.plan.config.approval
     if verdict == "passed":
@@ -200,7 +200,7 @@ def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, 
     _put_once(run.folder.writer, f"{_place(subject)}/request.json", to_json(request))
     asked = read_asked(run, subject)
     if asked is None:
-        raise FormatError(f"run {run.plan.run_id}: its request for approval is gone. Start a new run.")
+        raise FormatError(f"run {run.plan.run_id}: its request for approval is missing. Start a new run.")
     return asked
 
 
@@ -265,7 +265,7 @@ def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: st
     found = read_asked(run, subject)
     if found is None or found.answer is None:
         raise FormatError(
-            f"run {run.plan.run_id}: the answer that was just written is gone. Start a new run."
+            f"run {run.plan.run_id}: another process removed the answer after it was written. Start a new run."
         )
     return found
 
@@ -294,7 +294,9 @@ def _loads(reader: ObjectReader, key: str, data: bytes) -> object:
     try:
         found: object = json.loads(data)
     except ValueError as error:
-        raise FormatError(f"{reader.uri}/{key} is not JSON: {error}. Nothing was deleted.") from None
+        raise FormatError(
+            f"{reader.uri}/{key} is not JSON: {error}. Start a new run. Nothing was deleted."
+        ) from None
     return found
 
 

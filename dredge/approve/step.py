@@ -10,8 +10,8 @@ request.json ──→ answered? ── no ──→ awaiting_approval; repeated
 The sweep deletes only with an approval of exactly these candidates, in time, and without a rejection. It reads the
 records again before each round, and looks for a rejection while it deletes.
 
-A waiting run keeps its lease: another run would ask about the same objects, or replace the state used by this run. That
-only keeps order. A late sweep is safe because of its re-check and the maximum age of a mark.
+A waiting run keeps its lease: another run would ask about the same objects, or replace the state used by this run.
+Safety does not depend on it: a late sweep is safe because of its re-check and the maximum age of a mark.
 
 The text of a request is Markdown: subject and body. Each collector adds its own sections.
 Names from a lake are chosen by uploaders, and are read by the person deciding about a deletion: they must not look like
@@ -112,7 +112,7 @@ class Approvals:
             if question not in (None, asked.digest):
                 raise RefusedError(
                     f"run {run.plan.run_id}: its candidates changed after the request was shown to {by}. Nothing was"
-                    " done. Clear the task to ask again."
+                    " changed. Clear the task to ask again."
                 )
             if asked.rejected is not None:
                 raise RejectedError(rejected_text(run, asked.rejected))
@@ -127,7 +127,7 @@ class Approvals:
         summaries = check_chain(run.folder, self.output.STEP, collect_links(self.output.INPUTS))
         asked = read_asked(run, subject_of(run, summaries, self.output))
         if asked is None:
-            raise RefusedError(f"run {run.plan.run_id} awaits no approval. Nothing was done.")
+            raise RefusedError(f"run {run.plan.run_id} awaits no approval. Nothing was changed.")
         return asked
 
     def _approve(self, run: PlannedRun[Any], record: StepRecord) -> None:
@@ -166,13 +166,13 @@ def _check_may_approve(run: PlannedRun[Any], asked: Asked, by: str, through: str
     if not request.may_approve(by, through):
         who = f"{', '.join(request.approvers)}, in Airflow" if request.approvers else "a person with a name"
         raise RefusedError(
-            f"run {run.plan.run_id} may be approved by {who}, not by {by or 'a nameless person'} ({through})."
-            " Nothing was done."
+            f"run {run.plan.run_id} may be approved by {who}, not by {by or 'a person without a name'} ({through})."
+            " Nothing was changed."
         )
     if now >= request.answer_until:
         raise RefusedError(
             f"run {run.plan.run_id} could be approved until {request.answer_until:%Y-%m-%d %H:%M:%S} UTC. Nothing was"
-            " done. Start a new run."
+            " changed. Start a new run."
         )
 
 

@@ -112,7 +112,7 @@ def add_commands(group: click.Group, collector: Collector) -> None:
 
     @collector.command("purge", _PURGE)
     @repository
-    @click.option("--apply", is_flag=True, help="Delete (default: only list).")
+    @click.option("--apply", is_flag=True, help="Delete copies and versions (default: only list).")
     @printing.setting_options(collector.purge_config, without=without)
     @printing.PROCESSES
     @printing.JSON
@@ -197,7 +197,7 @@ Examples:
 \b
 Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
 """
-_PURGE = """Permanently delete old copies and versions of deleted objects. Only lists them without --apply.
+_PURGE = """Permanently delete old copies and versions of deleted objects. Without --apply, only list them.
 
 Only copies and versions in the ledgers of runs are deleted: copies below the run folders, and versions right below
 the delete markers. Current versions and pinned objects stay.
@@ -211,7 +211,7 @@ Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is 
             4 {services} is not available, or some deletions failed: purge again
             5 a file cannot be trusted: nothing was deleted · 6 no such repository
 """
-_PINS = """List restored objects with a pin against the next runs, with end and reason.
+_PINS = """List pins: restored objects that runs keep until a date, with the reason.
 
 \b
 Examples:
@@ -221,7 +221,7 @@ Examples:
 Exit codes: 0 listed, or ended · 2 no such pin · 4 {services} is not available · 5 a pin cannot be read
             6 no such repository
 """
-_ACKNOWLEDGE = """End the alarms of a repository: deleted live objects. Until then no run deletes.
+_ACKNOWLEDGE = """End the alarms of a repository: a run deleted live objects. No run deletes until you end them.
 
 Without --reason it lists alarms: number of objects, the deleting run, and restored objects. An acknowledged object
 raises no second alarm, unless another run deletes it.

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @click.command("restore")
 @click.argument("run", metavar="RUN")
-@click.option("--repository", metavar="NAME", help="Whose RUN is, when it is an id.")
-@click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
+@click.option("--repository", metavar="NAME", help="Repository of the run, if RUN is an id.")
+@click.option("--all", "everything", is_flag=True, help="Restore all deletions of the run.")
 @printing.setting_options(RestoreConfig, without=("repository", "run", "all"))
 @printing.PROCESSES
 @printing.JSON
@@ -57,7 +57,7 @@ def restore_command(
 
     if repository is None:
         if "://" not in run:
-            raise ConfigError("RUN is an id, so say whose: --repository NAME. Nothing was restored.")
+            raise ConfigError("RUN is an id: add --repository NAME. Nothing was restored.")
         repository = read_plan(run).repository
     config = RestoreConfig.from_params(
         {**printing.given(settings), "repository": repository, "run": run, "all": everything}
@@ -69,7 +69,7 @@ def restore_command(
 
 @click.command("own")
 @click.argument("repository")
-@click.option("--alias", is_flag=True, help="The URL of the connection is another URL of the owner's server.")
+@click.option("--alias", is_flag=True, help="Note the connection's URL as another URL of the owner's server.")
 @click.option(
     "--without-id", is_flag=True, help="Consent to deletions without the right fs:UpdateRepository."
 )
@@ -99,7 +99,7 @@ def own_command(
 
     if alias and without_id:
         raise ConfigError(
-            "--alias and --without-id are two statements: give the command twice. Nothing was changed."
+            "--alias and --without-id exclude each other: run the command once for each. Nothing was changed."
         )
     if alias:
         done, text = people.add_alias(repository, reason, by), "another URL was noted"
@@ -109,9 +109,7 @@ def own_command(
         done, text = people.take_over(repository, reason, by), "the owner was set"
     _show(done, text, as_json)
     if not done["has_id"] and not without_id and not as_json:
-        click.secho(
-            "* lakeFS keeps no id: grant fs:UpdateRepository, or give --without-id as well", fg="yellow"
-        )
+        click.secho("* lakeFS keeps no id: grant fs:UpdateRepository, or give also --without-id", fg="yellow")
 
 
 @click.command("lift-block")
@@ -122,9 +120,9 @@ def own_command(
 def lift_block_command(repository: str, reason: str, by: str | None, as_json: bool) -> None:
     """Lift the block of REPOSITORY's namespace: runs of the owner delete there again.
 
-    A run on another server, or on an older database, leaves the block; its message has the likely causes.
-    Lift it only when the cause is known, with the connection of the right server: the next run takes this server, as it
-    is now, for the right one.
+    A run with another server, or with an older database, sets the block; its message lists the likely causes. Lift it
+    only when you know the cause, and with the connection of the right server: the next run accepts the present state of
+    that server as the right one.
 
     \b
     Examples:
@@ -156,14 +154,14 @@ _DAYS = click.option(
     type=FiniteRange(min=0),
     default=KEEP_UNNAMED_DAYS,
     show_default=True,
-    help="How long metaranges count that no known commit names, as in the runs.",
+    help="Days that a metarange without a known commit counts as active, as in the runs.",
 )
 
 
 @click.command("lost")
 @click.argument("repository")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--apply", is_flag=True, help="Make the named commits known to lakeFS again.")
+@click.option("--apply", is_flag=True, help="Register the named commits again (default: only list).")
 @_DAYS
 @printing.JSON
 def lost_command(
@@ -171,13 +169,13 @@ def lost_command(
 ) -> None:
     """List commits lost by lakeFS, such as after a restore of its database, and register them again.
 
-    Listed are active commits of the last complete run without a record in lakeFS, and metaranges in the bucket without
-    a known commit. Such a metarange is of a new commit, of a commit waiting in a hook, or of a
-    deleted branch; name lakeFS's key-value store (DREDGE_KV_URL) to leave out those of deleted branches.
+    The list has active commits of the last complete run without a record in lakeFS, and metaranges in the bucket
+    without a known commit. Such a metarange is of a new commit, of a commit waiting in a hook, or of a deleted branch;
+    with DREDGE_KV_URL (lakeFS's key-value store), those of deleted branches are left out.
 
     With --apply each NAME of the list becomes the head of a branch dredge-lost-…, with its lost ancestors: a commit
-    keeps its id where its fields are recorded; a metarange gets a new commit. The user of the
-    connection needs fs:CreateCommit and fs:CreateBranch. Server and store are found as by `dredge gc run`.
+    keeps its id if Dredge recorded its fields; a metarange gets a new commit. The user of the connection needs
+    fs:CreateCommit and fs:CreateBranch. Server and store are found as by `dredge gc run`.
 
     \b
     Examples:
@@ -185,7 +183,7 @@ def lost_command(
       dredge gc lost my-repo 1d8e… 77ab… --apply
 
     \b
-    Exit codes: 0 listed, or made known · 2 bad input, or a missing right
+    Exit codes: 0 listed, or registered · 2 bad input, or a missing right
                 3 the history cannot be read, or the content of a commit is not in the bucket
                 4 the server or the store is not available · 5 the record of the last run cannot be trusted
                 6 no such repository · 7 another branch has the name
@@ -194,8 +192,8 @@ def lost_command(
 
     if apply != bool(names):
         raise ConfigError(
-            "Name the commits to make known again, and give --apply. Nothing was changed. Without both, the command"
-            " lists them."
+            "Name the commits to register, and add --apply. Nothing was changed. Without both, the command lists lost"
+            " commits."
         )
     client = LakeFSWriter.from_env()
     found = LostCommits.find(client, repository, keep_unnamed_days, kv_access())
@@ -208,7 +206,7 @@ def lost_command(
 
 @click.command("forget-lost")
 @click.argument("repository")
-@click.option("--reason", required=True, help="Why the older state is wanted; it is kept with the state.")
+@click.option("--reason", required=True, help="Why the older database is the right one; kept with the state.")
 @_DAYS
 @printing.JSON
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
@@ -244,7 +242,7 @@ def _show_lost(found: Sequence[LostCommit], repository: str, as_json: bool) -> N
         return
     if not found:
         click.echo(
-            f"{repository}: lakeFS knows every commit of the last complete run; no metarange is unnamed"
+            f"{repository}: lakeFS has every commit of the last complete run, and every metarange has a commit"
         )
         return
     click.echo(f"{'NAME':64}  {'KIND':7}  {'WRITTEN (UTC)':16}  {'OBJECTS':>12}  WHAT")
@@ -271,7 +269,7 @@ def _show_restored(item: Restored, as_json: bool) -> None:
         )
         return
     commit = "" if item.commit_id == item.name else f" as commit {item.commit_id}"
-    click.echo(f"{item.name} is known again{commit}: the head of branch {item.branch}")
+    click.echo(f"{item.name} was registered again{commit}: the head of branch {item.branch}")
 
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})

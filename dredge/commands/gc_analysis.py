@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from dredge.runs.payload import StepSummary
 
 _RUN = click.option(
-    "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
+    "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder (default: the newest complete one)."
 )
 
 
 _ROOT = click.option(
-    "--run-root", metavar="URI", help="Where runs put their folders, when they were given a run root."
+    "--run-root", metavar="URI", help="URI of the folder with the runs, if they had a run root."
 )
 
 
 @click.command("why")
 @click.argument("what", metavar="ADDRESS|lakefs://REPO/REF/PATH")
-@click.option("--repository", metavar="NAME", help="Whose ADDRESS is, when it is no whole URI.")
+@click.option("--repository", metavar="NAME", help="Repository of ADDRESS, unless it is a whole URI.")
 @_ROOT
 @click.option(
     "--requests",
@@ -47,13 +47,13 @@ _ROOT = click.option(
     type=click.IntRange(min=0),
     default=500,
     show_default=True,
-    help="Requests to ask branches what they have staged, where there is no key-value store to read.",
+    help="Limit of requests to branches for staged entries, without a key-value store.",
 )
 @JSON
 def why_command(
     what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
 ) -> None:
-    """List the reasons to keep an object, with their end, or the run of its deletion. Read-only.
+    """List the reasons to keep an object, with their end, or the run that deleted it. Read-only.
 
     The server and the store are found as by `dredge gc run`. With DREDGE_KV_URL, staged entries are read
     from lakeFS's key-value store; otherwise from the branches, and the answer lists its gaps.
@@ -89,7 +89,7 @@ def why_command(
     "--price-per-gb-month", "price", type=FiniteRange(min=0), help="US dollars for a GiB and month."
 )
 @click.option(
-    "--storage-class", metavar="NAME", help="Take the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"
+    "--storage-class", metavar="NAME", help="Use the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"
 )
 @JSON
 def cost_command(
@@ -130,13 +130,13 @@ def cost_command(
 @click.option(
     "--retention-days", "days", metavar="7,14,30", help="Days to try, for the default or for --branch."
 )
-@click.option("--branch", metavar="NAME", help="Try the days for this branch; all others keep theirs.")
+@click.option("--branch", metavar="NAME", help="Try --retention-days for this branch only.")
 @click.option(
     "--rules",
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="Try the rules of a file, as `lakectl gc set-config` takes them; repeatable.",
+    help="Try the rules of a file, in the format of `lakectl gc set-config`; repeatable.",
 )
 @_RUN
 @_ROOT
@@ -186,8 +186,8 @@ def plan_command(
         click.echo(line)
     if unnamed:
         click.echo(
-            f"Metaranges that count as active although no active commit names them: {len(unnamed):,}. No rules free"
-            " what they name; --json has their ids."
+            f"Metaranges that count as active, although no active commit has them: {len(unnamed):,}. Their objects"
+            " stay under all rules; --json has the ids."
         )
 
 
@@ -231,7 +231,7 @@ def _price(price: float | None, storage_class: str | None) -> float | None:
 
 
 def kv_access() -> KVAccess | None:
-    """How the key-value store is reached; None when the environment does not say."""
+    """Return the access to the key-value store; None if the environment has no URL."""
     from dredge.gc.mark_uncommitted import KVAccess
     from dredge.gc.mark_uncommitted.kv_store import URL
 
@@ -240,8 +240,8 @@ def kv_access() -> KVAccess | None:
 
 @click.command("metadata")
 @click.argument("repository")
-@click.option("--note", is_flag=True, help="Start their wait, and restore files that a commit refers to.")
-@click.option("--apply", is_flag=True, help="Also delete files that have waited.")
+@click.option("--note", is_flag=True, help="Start their wait, and restore deleted ones that a commit needs.")
+@click.option("--apply", is_flag=True, help="Also delete files whose wait is over.")
 @setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
 @JSON
 def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
@@ -298,7 +298,7 @@ def _show(summary: StepSummary, as_json: bool) -> None:
         if name == "garbage_files" or summary.counts.get(name):
             click.echo(f"{summary.counts[name]:>12,}  {words}")
     if first := summary.details["pending"]["first_deletion"]:
-        click.echo(f"What waits may be deleted from {first:.16} UTC on.".replace("T", " "))
+        click.echo(f"The first waiting files may be deleted from {first:.16} UTC on.".replace("T", " "))
     for warning in summary.warnings:
         click.secho(f"* {warning}", fg="yellow")
 
@@ -306,7 +306,7 @@ def _show(summary: StepSummary, as_json: bool) -> None:
 _WORDS = {
     "garbage_files": "files without a commit were found",
     "waiting_files": "of them wait",
-    "confirmed_files": "of them have waited",
+    "confirmed_files": "of them have ended their wait",
     "deleted_files": "were deleted; their copies stay below the run's folder",
     "kept_files": "are kept: a commit refers to them now",
     "put_back_files": "were restored: a commit refers to them now",

@@ -171,7 +171,7 @@ def expire(
 
     \b
     Exit codes: 0 done, or shown · 2 bad input, or a rule unsupported by the spec
-                3 refused: the history or the repository changed, or the outcome differs from the plan
+                3 refused: the history or the repository changed, or the result differs from the plan
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
                 9 done in part: the store does not allow the rest
     """
@@ -182,7 +182,7 @@ def expire(
             return
         _show_plan(made, whole)
         click.echo(
-            "Nothing was changed. Add --apply to do it, and --approved with the digest to do just this."
+            "Nothing was changed. Add --apply to expire, and --approved DIGEST to apply this plan and no other."
         )
         return
     from dredge.icechunk.expiration.apply import expire as run

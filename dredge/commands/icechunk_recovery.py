@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.command("restore")
 @click.argument("uri", metavar="URI")
 @click.argument("run", metavar="RUN")
-@click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
+@click.option("--all", "everything", is_flag=True, help="Restore all deletions of the run.")
 @click.option(
-    "--expiration", is_flag=True, help="RUN is an expiration of spec 2: restore the history before it."
+    "--expiration", is_flag=True, help="RUN is an expiration of spec 2: restore the history from before it."
 )
 @printing.setting_options(IcechunkRestoreConfig, without=("storage", "run", "all", "expiration"))
 @printing.PROCESSES
@@ -38,8 +38,8 @@ def restore_command(
     --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
     restore can be repeated.
 
-    With --expiration: put the repo info from before an expiration back, byte for byte, and with it the released
-    snapshots and deleted refs.
+    With --expiration: restore the repo info from before an expiration, byte for byte, with the released snapshots and
+    deleted refs.
 
     \b
     Examples:
@@ -80,10 +80,10 @@ def _restore_expiration(uri: str, expiration_id: str, as_json: bool) -> None:
 @click.argument("uri", metavar="URI")
 @printing.JSON
 def lost_command(uri: str, as_json: bool) -> None:
-    """List lost tips of refs that are kept for now, and the refusals of the next collection.
+    """List lost tips of refs, which are kept for now, and the reasons why the next collection will be refused.
 
-    A tip is lost when an earlier collection saw it, no ref reaches it now, and no expiration released it. Put its ref
-    back with Icechunk while it is kept. Read-only.
+    A tip is lost when an earlier collection saw it, no ref reaches it now, and no expiration released it. Restore its
+    ref with Icechunk while it is kept. Read-only.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) ->
     for message in accepted:
         click.echo(f"Accepted: {message}")
     if not accepted:
-        click.echo("Nothing is refused, so nothing was written down.")
+        click.echo("No collection would be refused, so no statement was written.")
 
 
 _SHOWN = 10
@@ -149,11 +149,11 @@ _SHOWN = 10
     "--price-per-gb-month", "price", type=FiniteRange(min=0), help="US dollars for a GiB and month."
 )
 @click.option(
-    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Refs and snapshots at most."
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Limit of refs and of snapshots."
 )
 @printing.JSON
 def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None:
-    """Show the bytes of a repository, and those that only one branch, tag or snapshot keeps. Only reads.
+    """Show the bytes of a repository, and those that only one branch, tag or snapshot keeps. Read-only.
 
     Reads every live manifest and lists the repository, as a dry run of a collection does.
 
@@ -182,7 +182,7 @@ def cost_command(uri: str, price: float | None, top: int, as_json: bool) -> None
 @click.argument("name", metavar="ID|KEY")
 @printing.JSON
 def why_command(uri: str, name: str, as_json: bool) -> None:
-    """List everything that keeps an object, or the run that deleted it. Only reads.
+    """List the reasons to keep an object, or the run that deleted it. Read-only.
 
     The object is a chunk, manifest, snapshot or transaction log, by its id or key.
 
@@ -191,7 +191,7 @@ def why_command(uri: str, name: str, as_json: bool) -> None:
       dredge icechunk why s3://bucket/weather chunks/1CECHNKREP0F1RSTCMT0
 
     \b
-    Exit codes: 0 the object is kept · 1 nothing that was read keeps it, or it is deleted · 2 bad input
+    Exit codes: 0 the object is kept · 1 no known reason to keep it, or it is deleted · 2 bad input
                 3 main or the repo info is missing · 4 the store is not available
                 5 a file cannot be trusted · 6 no repository
     """
@@ -234,13 +234,13 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield f"needed by {len(answer.snapshots):,} snapshots: {', '.join(answer.snapshots[:_SHOWN])}{more}"
         yield f"reached by {', '.join(answer.refs[:_SHOWN]) or 'no ref; the repo info lists them'}"
     if answer.virtual_in:
-        yield f"locations of virtual chunks name it in manifests {', '.join(answer.virtual_in[:_SHOWN])}"
+        yield f"virtual chunks point to it, in manifests {', '.join(answer.virtual_in[:_SHOWN])}"
     if answer.in_config:
-        yield "a container of virtual chunks in the configuration names it"
+        yield "it is in a container of virtual chunks of the configuration"
     if answer.pinned_until is not None:
         yield f"pinned until {answer.pinned_until:%Y-%m-%d %H:%M} UTC"
     if not answer.is_kept and answer.keys:
-        yield "no live snapshot, location of a virtual chunk or pin names it"
+        yield "no live snapshot, virtual chunk or pin keeps it"
         yield (
             "a collection also keeps what young, lost, pinned or waiting files and referring repositories need:"
             " see its dry run"

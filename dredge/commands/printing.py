@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 type Command = Callable[..., Any]
 
-REASON = click.option("--reason", required=True, help="Why, in your words; kept with the state.")
+REASON = click.option("--reason", required=True, help="The reason, in your words; kept with the state.")
 BY = click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
 QUIET = click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
 PROCESSES = click.option(
@@ -48,7 +48,7 @@ AT_ONCE = click.option(
     help="Repositories collected at the same time.",
 )
 ACKNOWLEDGE_REASON = click.option(
-    "--reason", metavar="TEXT", help="Why deleting may go on; kept with the state. Without: list alarms."
+    "--reason", metavar="TEXT", help="Why runs may delete again; kept with the state. Empty: list alarms."
 )
 
 
@@ -185,7 +185,7 @@ def print_resume(command: str, run_uri: str) -> Iterator[None]:
     try:
         yield
     except (UnavailableError, PartialError):
-        click.echo(f"Go on with: {command} resume {run_uri}", err=True)
+        click.echo(f"Continue with: {command} resume {run_uri}", err=True)
         raise
 
 

@@ -28,8 +28,8 @@ _BY = click.option("--by", metavar="NAME", help="Your name.  [default: the user 
 _ANSWER_JSON = json_option("The answer as one JSON object.")
 _APPROVE = """Approve the candidates of a waiting run. RUN is the URI of its folder, as `{command} runs` shows it.
 
-The approval applies to exactly these candidates, for a limited time. Meanwhile a local run holds other runs back.
-Folder and report contain person and time. `{command} report RUN` lists the candidates.
+The approval applies to exactly these candidates, for a limited time. Until then a local run blocks other runs. The
+run's folder and its report keep your name and the time. `{command} report RUN` lists the candidates.
 
 With DREDGE_AIRFLOW_URL and DREDGE_AIRFLOW_TOKEN (a token of its API) a run that waits in Airflow is answered there:
 it continues at once, and the token's user has approved it. A run with approvers can only be approved this way.
@@ -39,7 +39,7 @@ Examples:
   {command} approve {example} --by ann
 
 \b
-Exit codes: 0 approved · 2 bad input · 3 the run has no question, was rejected, or cannot be approved (any more),
+Exit codes: 0 approved · 2 bad input · 3 the run awaits no approval, was rejected, or cannot be approved (any more),
               or another run has completed since or is in progress: `{command} resume` would refuse it
             4 the store is not available
 """
@@ -53,7 +53,7 @@ Examples:
   {command} reject {example}
 
 \b
-Exit codes: 0 rejected · 2 bad input · 3 the run has no question · 4 the store is not available
+Exit codes: 0 rejected · 2 bad input · 3 the run awaits no approval · 4 the store is not available
 """
 
 
@@ -83,7 +83,7 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
     plan = run.plan
     if _answers_in_airflow(steps, run):
         answer_in_airflow(plan.lease.holder, "Approve")
-        text = f"run {plan.run_id}: Airflow has the answer, and continues with {plan.lease.holder}."
+        text = f"run {plan.run_id}: Airflow has recorded the answer, and continues {plan.lease.holder}."
         _print(text, as_json, run_id=plan.run_id, answer="approved", where="airflow")
         return
     if steps.is_local(run):
@@ -110,7 +110,7 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
         size_bytes=request.size_bytes,
     )
     if not as_json:
-        click.echo(f"Go on with: {command} resume {uri}" if steps.is_local(run) else _in_airflow(run))
+        click.echo(f"Continue with: {command} resume {uri}" if steps.is_local(run) else _in_airflow(run))
 
 
 def _reject(command: str, steps: Any, uri: str, by: str | None, as_json: bool) -> None:
@@ -164,8 +164,8 @@ def _user() -> str:
 
 def _in_airflow(run: Any) -> str:
     return (
-        f"The run waits in Airflow ({run.plan.lease.holder}). Its task approve reads the answer when it is cleared,"
-        f" answered there, or out of time. With {URL} and {TOKEN} this command wakes it."
+        f"The run waits in Airflow ({run.plan.lease.holder}). Its task approve reads the answer after you clear it,"
+        f" answer it there, or its time is over. With {URL} and {TOKEN} this command continues it at once."
     )
 
 
@@ -208,7 +208,7 @@ def answer_in_airflow(holder: str, option: str) -> None:
 def _error(status: int, holder: str, url: str) -> Exception:
     match status:
         case 401:
-            return ConfigError(f"Airflow at {url} does not take the token in {TOKEN}. Nothing was answered.")
+            return ConfigError(f"Airflow at {url} refuses the token in {TOKEN}. Nothing was answered.")
         case 403:
             return RefusedError(
                 f"Airflow at {url} does not let you answer for {holder}. Nothing was answered."
@@ -231,8 +231,8 @@ def forget_variable_command(
         "forget-variable",
         help=f"""Confirm that an Airflow Variable that bound the runs of {metavar} was removed on purpose.
 
-        A run stops where a Variable is missing that an earlier run was bound by (dredge_policy, or the schedules):
-        Airflow cannot tell a removed Variable from a secrets backend that does not answer.
+        A run stops if a Variable is missing that limited an earlier run (dredge_policy, or the schedules): Airflow
+        cannot tell a removed Variable from a secrets backend that does not answer.
 
         \b
         Example:
@@ -257,6 +257,6 @@ def forget_variable_command(
         elif said is None:
             click.echo(f"no run of {subject} was bound by the Variable {name}")
         else:
-            click.echo(f"confirmed: runs of {subject} go on without the Variable {name}")
+            click.echo(f"confirmed: runs of {subject} continue without the Variable {name}")
 
     return forget_variable

@@ -54,7 +54,7 @@ _SEGMENTS = click.option(
     type=click.IntRange(min=1, max=64),
     default=4,
     show_default=True,
-    help="DynamoDB: parts of the table that are read at once.",
+    help="DynamoDB: number of segments of the table to scan in parallel.",
 )
 _LIMITS = ("max_partitions", "max_rows", "max_bytes", "max_percent")
 
@@ -76,7 +76,7 @@ def command() -> None:
 @_state(required=False)
 @printing.setting_options(TrashConfig, without=("state_uri", "dry_run", *_LIMITS))
 @_SEGMENTS
-@click.option("--exit-code", is_flag=True, help=f"Exit with {TRASH_FOUND} when there is trash.")
+@click.option("--exit-code", is_flag=True, help=f"Exit with {TRASH_FOUND} if trash was found.")
 @_JSON
 def scan_command(
     url: str, state_uri: str | None, segments: int, exit_code: bool, as_json: bool, **settings: Any
@@ -92,7 +92,7 @@ def scan_command(
     \b
     Exit codes: 0 done (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
-    5 a record cannot be read: no row was judged.
+    5 a record cannot be read: there is no result.
     """
     from dredge.trash.steps import scan
 
@@ -205,7 +205,7 @@ def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> No
 @printing.BY
 @_JSON
 def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a state folder: removed rows are in use. Until then no run removes rows.
+    """End the alarms of a state folder: removed rows are in use. No run removes rows until you end them.
 
     Without --reason it lists alarms: partitions, the removing run, and restored rows.
 
@@ -242,7 +242,7 @@ def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> Non
 
     \b
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
-    answer; 5 a record cannot be read: nothing was touched.
+    answer; 5 a record cannot be read: nothing was changed.
     """
     from dredge.trash.restore import unqueue
 
@@ -319,8 +319,8 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
     if pending["first_deletion"]:
         first = pending["first_deletion"][:16].replace("T", " ")
         click.echo(
-            f"\n{pending['waiting']['count']:,} wait, {pending['found_now']:,} since this look; the first may go from"
-            f" {first} UTC on"
+            f"\n{pending['waiting']['count']:,} wait, {pending['found_now']:,} since this scan; the first may be"
+            f" removed from {first} UTC on"
         )
     click.echo(f"\n{len(report.plan.findings):,} may be removed: {report.plan.rows:,} rows, ", nl=False)
     click.echo(f"{size_text(report.plan.size_bytes)} (dredge trash clean --apply removes them)")
@@ -340,7 +340,7 @@ def _print_outcomes(report: CleanReport, as_json: bool) -> None:
         for item in report.outcomes
     )
     click.echo(
-        f"{report.rows_removed:,} rows removed; dredge trash restore --run {plan.run_id} puts them back"
+        f"{report.rows_removed:,} rows removed; dredge trash restore --run {plan.run_id} restores them"
     )
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @click.command("ui", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("uri", metavar="FOLDER|URI")
 @click.option(
-    "--listen", default="127.0.0.1:8090", show_default=True, metavar="HOST:PORT", help="Where to serve."
+    "--listen", default="127.0.0.1:8090", show_default=True, metavar="HOST:PORT", help="Served address."
 )
 @click.option(
     "--name",
     "names",
     multiple=True,
     metavar="HOST",
-    help="A further name by which a browser reaches these pages, such as that of a proxy; repeatable.",
+    help="Another host name of these pages, such as that of a proxy; repeatable.",
 )
 def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     """Show runs and their results in a browser. Read-only.

@@ -157,7 +157,7 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
     try:
         branches = _look_up(run, candidates, found)
     except DredgeError as error:
-        found.unread.append(f"commits and ranges could not all be read ({error})")
+        found.unread.append(f"some commits or ranges could not be read ({error})")
     for number, names in enumerate(branches):
         _count(found.named.setdefault(names, Amount()), candidates, candidates.owners == number)
     _count(found.unknown, candidates, candidates.owners < 0)

@@ -111,8 +111,7 @@ class Tuning:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCConfig(shared.CollectionSettings):
     """Settings of a collection. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
-    option of `dredge gc run` and a row in the docs.
-    """
+    option of `dredge gc run` and a row in the docs."""
 
     repository: str = setting("Repository", "Name of the repository in lakeFS.")
     mode: str = shared.mode_setting("reads everything", "the part that changed")
@@ -196,9 +195,9 @@ class GCConfig(shared.CollectionSettings):
     approvers: str | None = shared.approvers_setting()
     referring_repositories: str | None = setting(
         "Repositories that refer to this one",
-        "Names, separated by commas, or `*` for all others of the server. What their branches have staged and their"
-        " commits name below this repository's namespace stays: imports, links. One that cannot be read stops the run."
-        " Empty: objects that only other repositories use are **not protected**.",
+        "Names, separated by commas, or `*` for all others of the server. Objects of this repository's namespace that"
+        " their branches or commits use (imports, links) stay. A repository that cannot be read stops the run. Empty:"
+        " objects that only other repositories use are **not protected**.",
         default=None,
     )
     keep_tags: bool = setting(
@@ -253,7 +252,7 @@ class GCConfig(shared.CollectionSettings):
     def __post_init__(self) -> None:
         check_settings(self, without=self.replaced)
         self._check_window()
-        _ = self.referring  # raises its mistakes
+        _ = self.referring  # raises ConfigError
 
     def _check_window(self) -> None:
         begin, end = self.window

@@ -130,7 +130,7 @@ def other_collector(reader: ObjectReader) -> str:
             before = "never collected it" if ours is None else f"last collected it {ours:%Y-%m-%d %H:%M} UTC"
             return (
                 f"another collector works on it: its run {run_id} wrote files at {when:%Y-%m-%d %H:%M} UTC, and this"
-                f" collector {before}. After stopping the other collector, run `lakefs_gc` on it once"
+                f" collector {before}. Stop the other collector, then run `lakefs_gc` on this repository once"
             )
     return ""
 

@@ -113,8 +113,8 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
     """Refuse to continue if another repository shares the namespace now, or has it instead of this repository.
 
     lakeFS makes a bare or a read-only repository on any namespace (L16), for example to restore the refs of an existing
-    one: at once its commits name former garbage. Returns folders below `data/` with other repositories, relative to the
-    namespace: they are kept. Raises RefusedError: any other overlap, or another namespace."""
+    one: from then on its commits use former garbage. Returns folders below `data/` with other repositories, relative to
+    the namespace: they are kept. Raises RefusedError: any other overlap, or another namespace."""
     check_namespaces(repository, namespaces)
     if namespaces[repository] != namespace:
         raise RefusedError(
@@ -171,8 +171,8 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
     if namespaces[repository].endswith("//"):
         raise RefusedError(
             f"the storage namespace {namespaces[repository]} of {repository} ends with several slashes. lakeFS keeps"
-            " all but one of them in its keys and leaves them out of its answers, so what its addresses mean is not"
-            " certain. Nothing was deleted. Move the data to a repository with another namespace."
+            " all but one of them in its keys and omits them in its answers, so its addresses are ambiguous. Nothing"
+            " was deleted. Move the data to a repository with another namespace."
         )
     own: list[str] = []
     foreign: list[str] = []

@@ -127,9 +127,9 @@ def plan_run(
     current = _with_list(state_read.result(), listed.result())
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if mode == OPTIMIZED and gone.result():
-        mode, why = CLEAN, f"repository {gone.result()} does not refer to this one any more"
+        mode, why = CLEAN, f"repository {gone.result()} is no longer in referring_repositories"
     if current.problem:
-        log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
+        log.error("the state of %s is unusable, so this run reads all: %s", repository.name, current.problem)
     again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)
     source = config.inventory if mode == CLEAN else None  # an optimized run lists only a few slices
     days_max = config.safety.inventory_days_max

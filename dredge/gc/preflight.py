@@ -58,7 +58,7 @@ from dredge.xid import new_descending_xid
 _LACKING = (
     (
         (1, 8),
-        "it keeps no metadata of repositories and so no id, so a copy of its database is not recognized",
+        "it keeps no metadata of repositories, so no id of a mark; a copy of its database is not recognized",
         "Upgrade lakeFS; or consent to runs that delete: `dredge gc own {name} --without-id --reason …`.",
     ),
     (
@@ -252,7 +252,7 @@ def _namespaces(site: _Site) -> Iterator[Line]:
     for text in found:
         yield warning("namespaces", text, "Use a separate namespace for each repository.")
     if not found:
-        yield ok("namespaces", "no other repository's overlaps with it")
+        yield ok("namespaces", "it overlaps with that of no other repository")
 
 
 def _server_clock(site: _Site) -> Iterator[Line]:
@@ -345,7 +345,7 @@ def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
         todo = "Set the server's own database in the connection."
         yield Line("kv", "error", found.doubt, todo, RefusedError.kind)
     elif found.doubt:
-        yield warning("kv", found.doubt, "Runs read from the server if the records are no proof.")
+        yield warning("kv", found.doubt, "Without such a proof, runs read staging from the server.")
     else:
         yield ok("kv", f"{found.location} is the server's own")
 

@@ -1,4 +1,4 @@
-"""Other repositories with entries in this namespace (imports, links): the addresses they name are live here (L17).
+"""Other repositories with entries in this namespace (imports, links): their addresses are live here (L17).
 
     referring_repositories → repositories of the server → of each: branch heads → staging → files of its `_lakefs/`
                                                           └──────────── keys below this namespace ───────────────┘
@@ -51,9 +51,9 @@ from dredge.gc.mark_uncommitted import (
 )
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.gc.run import Run
-from dredge.gc.witness.record import kind_of, list_tables, open_table
 from dredge.lakefs import QUESTIONS, LakeFSClient, Ref, Repository
 from dredge.lakefs.files.addresses import answer_readings
+from dredge.lakefs.files.ranges import kind_of, list_tables, open_tables
 from dredge.lakefs.files.sstable import RANGES
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.payload import PartInfo
@@ -89,7 +89,7 @@ def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str,
     wanted = config.referring - {config.repository}
     if missing := sorted(wanted - others.keys()):
         raise ConfigError(
-            f"referring_repositories names {', '.join(missing)}, which the server does not list. Their entries may name"
+            f"referring_repositories names {', '.join(missing)}, which the server does not list. Their entries may use"
             f" objects of {config.repository}. Nothing (more) was deleted. Correct the name, or remove it if the"
             " repository was deleted."
         )
@@ -126,8 +126,8 @@ def refusing(name: str, repository: str) -> Iterator[None]:
         raise UnavailableError(f"{about}: {error}") from error
     except DredgeError as error:
         raise RefusedError(
-            f"{about}: {error} Its entries may name objects of {repository}, so nothing (more) was deleted. Correct"
-            " this, or remove it from referring_repositories."
+            f"{about}: {error} Its entries may use objects of {repository}. Nothing (more) was deleted. Correct this,"
+            f" or remove {name} from referring_repositories."
         ) from error
 
 
@@ -149,7 +149,7 @@ def read_staged(run: Run, branches: Collection[Ref], files: StagedFiles) -> bool
     except TooManyError:
         raise RefusedError(
             f"its branches have too many uncommitted changes for {most:,} questions. Commit them, raise"
-            " staged_questions_max, or name lakeFS's own key-value store (kv_conn_id)."
+            " staged_questions_max, or set kv_conn_id to lakeFS's own key-value store."
         ) from None
     if reader.addresses:
         files.write(pa.array(sorted(reader.addresses), pa.string()))
@@ -166,19 +166,16 @@ def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection
     index = CommittedIndex.load(run.state, run.keys.namespace)
     others = _read_others(run)
     ranges: Ranges = {}
-    unknown = []
+    unknown = {}
     for name, info in files.items():
         if index.part_of(name) is not None:
             ranges[name] = RangeFacts(index.places[name][1], b"", b"", name in heads)
         elif name in heads:
             ranges[name] = replace(heads[name], head=True)
         elif name not in others and name not in metaranges:
-            unknown.append(info)
+            unknown[name] = info
     opened = set(metaranges)
-    for info, table in zip(
-        unknown, ordered_map(lambda info: open_table(run.reader, info), unknown), strict=True
-    ):
-        name = info.key.removeprefix(METADATA)
+    for name, table in open_tables(run.reader, unknown):
         if kind_of(table) != RANGES:
             opened.add(name)
         elif table.records:
@@ -299,9 +296,9 @@ def check_referring(
     for name, example in found:
         yield warning(
             _CHECK,
-            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. They are"
-            " deleted when this repository does not use them any more",
-            f"Name {name} in referring_repositories, or let it import copies.",
+            f"repository {name} refers to objects of this one, such as {example!r}: an import or a link. Runs delete"
+            " them when this repository no longer uses them",
+            f"Add {name} to referring_repositories, or let it import copies.",
         )
     if not found:
         yield ok(_CHECK, _describe(len(named), len(looked), len(others)))

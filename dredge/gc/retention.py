@@ -117,20 +117,6 @@ def _stars(text: str, place: int) -> tuple[str, int]:
     return ".*", end
 
 
-def literal_prefix(glob: str) -> str:
-    """The literal text at the start of a pattern, and so of every match."""
-    return re.split(r"[*?\[\\]", glob, maxsplit=1)[0]
-
-
-def may_match(globs: Iterable[str], first: bytes, last: bytes) -> bool:
-    """Whether a path from `first` to `last` (UTF-8) may match one of the patterns."""
-    for glob in globs:
-        prefix = literal_prefix(glob).encode()
-        if first[: len(prefix)] <= prefix <= last:
-            return True
-    return False
-
-
 VERSION = 1
 
 
@@ -281,7 +267,7 @@ class _File:
         for rule, item in rules:
             if rule.name in lines:
                 first = lines[rule.name].start_mark.line + 1
-                self._fail(item, f"the rule of line {first} is called {rule.name!r} too")
+                self._fail(item, f"the rule of line {first} has the name {rule.name!r} too")
             lines[rule.name] = item
         return RetentionPolicy(tuple(rule for rule, _ in rules), self._name)
 
@@ -318,7 +304,7 @@ class _File:
             if name not in names:
                 self._fail(key, f"{what} has no {name!r}; there are {', '.join(names)}")
             if name in found:
-                self._fail(key, f"{name!r} is there twice")
+                self._fail(key, f"{name!r} is given twice")
             found[name] = value
         return found
 

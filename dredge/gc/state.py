@@ -5,7 +5,7 @@ Every object of a repository is in at least one of these after such a run, so an
     staged at the time of the run · in a range active then · in a slice outside `covered` ·
     in the pending list (`dredge.gc.pending`)
 
-Earlier runs of the same repository, and runs of other collectors, are found here too.
+This module also finds earlier runs of the repository, and runs of other collectors.
 """
 
 import logging
@@ -71,7 +71,7 @@ class RunState:
 
     def __post_init__(self) -> None:
         if self.index_format != index.FORMAT:
-            raise FormatError(f"counts by an index of format {self.index_format}")
+            raise FormatError(f"its counts are by an index of format {self.index_format}")
 
     @property
     def parts(self) -> list[PartInfo]:

@@ -76,7 +76,7 @@ def open_swept(
     ):
         raise ConfigError(
             f"run {plan.run_id} is of {plan.repository} ({plan.namespace}), not of {repository.name}"
-            f" ({repository.namespace}). Nothing was done."
+            f" ({repository.namespace}). Nothing was changed."
         )
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
     found = None if plan.dry_run else folder.read_output(SubtractOutput)

@@ -95,13 +95,14 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref
         )
     if record.counts["still_there_objects"]:
         raise FormatError(
-            f"{record.counts['still_there_objects']:,} objects were reported deleted and are still in the store,"
-            f" such as {left[0]!r}. No live object was lost. Check the store; then start a new run."
+            f"{record.counts['still_there_objects']:,} objects were reported deleted and are still in the store, such"
+            f" as {left[0]!r}. No live object was lost. Check whether the store ignores deletions; then start a new"
+            " run."
         )
     if missing:
         record.warn(
-            f"{len(missing)} of {len(living)} sampled objects that branches show are not in the store, such"
-            f" as {_words(missing[0])}; this run did not delete them"
+            f"{len(missing)} of {len(living)} sampled objects of branches are missing in the store, such as"
+            f" {_words(missing[0])}; this run did not delete them"
         )
 
 

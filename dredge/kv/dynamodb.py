@@ -60,7 +60,7 @@ class TableAddress:
         if found is None or set(asked) - {"region", "endpoint"} or not _REGION.fullmatch(region or "x"):
             raise ConfigError(
                 "the URL of a DynamoDB table must have the form dynamodb://TABLE?region=…&endpoint=…, without"
-                " credentials: use AWS's environment variables or profiles. Nothing was touched."
+                " credentials: use AWS's environment variables or profiles. Nothing was changed."
             )
         if endpoint is not None:
             check_server_url(endpoint, "the endpoint of DynamoDB", "http://host:8000")
@@ -247,5 +247,5 @@ def _client(address: TableAddress, keys: AwsKeys | None) -> Any:
     except (BotoCoreError, ValueError) as error:
         raise ConfigError(
             f"{address.location}: the AWS client could not be created ({type(error).__name__}): check region, endpoint"
-            " and AWS's configuration. Nothing was touched."
+            " and AWS's configuration. Nothing was changed."
         ) from None

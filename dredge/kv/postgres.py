@@ -66,7 +66,7 @@ def read_words(url: str) -> dict[str, str]:
         )
         raise ConfigError(
             f"the PostgreSQL URL cannot be parsed: {why}; valid words are libpq's, lakeFS's pool_…, and search_path."
-            " Nothing was touched."
+            " Nothing was changed."
         ) from None
     if search_path:
         path = re.sub(r"([\\\s])", r"\\\1", search_path)
@@ -249,8 +249,7 @@ class PostgresConnections:
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Raise Dredge's errors for the driver's. They are unchained, because the driver's errors may show values of
-        the URL.
-        """
+        the URL."""
         import psycopg
 
         try:
@@ -295,7 +294,7 @@ class PostgresConnections:
         if found != wanted:
             raise ConfigError(
                 f"{self.location}: the session's search_path differs from the connection's: a pooler such as PgBouncer"
-                " (ignore_startup_parameters) drops it. Nothing was touched. Set it for the role (ALTER ROLE … SET"
+                " (ignore_startup_parameters) drops it. Nothing was changed. Set it for the role (ALTER ROLE … SET"
                 " search_path) and remove it from the connection, or connect without the pooler."
             )
 

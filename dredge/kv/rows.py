@@ -165,7 +165,7 @@ def driver_of(url: str, known: Collection[str]) -> str:
     if found is None or found[1] not in known:
         raise ConfigError(
             "the URL of the key-value store (DREDGE_KV_URL or the command's argument) is of no known kind: use"
-            f" {', '.join(f'{name}://…' for name in known)} or PostgreSQL's host=… dbname=…. Nothing was touched."
+            f" {', '.join(f'{name}://…' for name in known)} or PostgreSQL's host=… dbname=…. Nothing was changed."
         )
     return found[1]
 
@@ -176,7 +176,7 @@ def check_postgres_url(url: str) -> None:
         raise ConfigError(
             "the PostgreSQL URL does not have the form postgresql://user:password@host:port/database?word=value."
             " Percent-encode spaces and characters such as / # ? @ [ % in user, password and values (@ is %40), or"
-            " set the password in PGPASSWORD. Nothing was touched."
+            " set the password in PGPASSWORD. Nothing was changed."
         )
 
 

@@ -315,7 +315,7 @@ class LakeFSClient:
         if response.message == NO_SUCH_CALL:
             raise ConfigError(
                 f"the server has no call /config, so it is older than lakeFS {OLDEST_SERVER}, the oldest supported"
-                " version, or not a lakeFS server. Nothing was touched. Upgrade lakeFS, or correct the endpoint."
+                " version, or not a lakeFS server. Nothing was changed. Upgrade lakeFS, or correct the endpoint."
             )
         if response.status != 200:
             raise refuse(response, "configuration")

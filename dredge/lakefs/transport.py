@@ -80,8 +80,7 @@ class Response:
     @cached_property
     def documents(self) -> list[dict[str, Any]]:
         """The JSON objects in the body, in order; empty if it has other contents. Some versions answer prepare_commits
-        with an error followed by the result.
-        """
+        with an error followed by the result."""
         decoder = json.JSONDecoder()
         found: list[dict[str, Any]] = []
         rest = self.text.strip()

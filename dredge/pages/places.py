@@ -87,8 +87,7 @@ def find(places: Places, key: str) -> Place:
 @dataclass(frozen=True, slots=True)
 class FolderPlaces:
     """The places below a URI: a storage namespace, an Icechunk repository, a state folder of the trash cleaner, a run
-    root, the folder of one run, or a folder of several of these.
-    """
+    root, the folder of one run, or a folder of several of these."""
 
     uri: str
     options: StorageOptions | None = None
@@ -136,7 +135,7 @@ class FolderPlaces:
 
 
 class NotAllowedError(RefusedError):
-    """The user lacks a permission. Nothing was done."""
+    """The user lacks a permission. Nothing was changed."""
 
     kind = "not_allowed"
 

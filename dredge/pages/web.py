@@ -338,7 +338,7 @@ def _check_form(known: Facts, dag_id: str, token: str) -> None:
     is_own = hmac.compare_digest(token.encode(), known.form_token.encode())
     if not (dag_id in known.may_start and known.form_token and is_own):
         raise NotAllowedError(
-            "no permission, or the form is outdated. Nothing was done. Reload the page and try again."
+            "no permission, or the form is outdated. Nothing was changed. Reload the page and try again."
         )
 
 

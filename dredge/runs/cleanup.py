@@ -1,8 +1,8 @@
 """Removal of a collector's own files: only names declared as its own by the collector, and only under its lease.
 
-A file without a name in any counting version of the state is never named again, because each version names only files
-of the version before and new ones. A run in progress was planned on a version that was the newest within the last week,
-because its mark expires within hours.
+A version of the state names only files of the version before it, and new files. So a file that no recent version names
+is never named again. A run in progress builds on a version that was the newest within the last week, because its mark
+expires within hours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("dredge")
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles:
-    """A listing."""
+    """Sizes and ages of listed files."""
 
     sizes: dict[str, int]  # of all files, by key
     aged: frozenset[str]  # files last modified before an instant
@@ -65,7 +65,7 @@ class ListedFiles:
 
 
 def read_recent_versions[S: State](store: VersionStore[S], files: ListedFiles, folder: str) -> dict[str, S]:
-    """Read the versions of a state that were the newest since files age: the young versions, and the last one before.
+    """Read the versions of a state that a run in progress may build on: all young ones, and the newest aged one.
 
     Args:
         files: listed before anything is read, including the state's folder.
@@ -105,7 +105,7 @@ _KEYS = 1000
 
 @dataclass(slots=True)
 class Superseded:
-    """Removable own files, by key relative to the deleter's folder."""
+    """Dredge's own files that no run needs any more. Keys are relative to the deleter's folder."""
 
     bookkeeping: list[str] = field(default_factory=list)  # files of state, counts, index and lists
     # files by folder of an old run, the plan last
@@ -120,8 +120,8 @@ class Superseded:
 
 
 class OwnFilesDeleter:
-    """Deletes a collector's own files below one folder. `is_own`: whether a key, relative to it, is written only by the
-    collector and not needed by later runs."""
+    """Deletes a collector's own files below one folder. `is_own`: whether only the collector writes a key (relative to
+    the folder), and no later run needs it."""
 
     def __init__(
         self, uri: str, is_own: Callable[[str], bool], options: StorageOptions | None = None
@@ -131,8 +131,8 @@ class OwnFilesDeleter:
         self._deleter = open_deleter(uri, options)
 
     def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
-        """Delete files by key, relative to the folder; returns the outcomes in the same order. Raises RefusedError if a
-        key is not an own file. No file was deleted."""
+        """Delete files by key, relative to the folder; returns the outcomes in the same order. Raises RefusedError
+        before any deletion if a key is not an own file."""
         for key in keys:
             if not self._is_own(key):
                 raise RefusedError(
@@ -143,7 +143,7 @@ class OwnFilesDeleter:
 
 
 class OwnFilesOutput(StepOutput):
-    """The removed own files. Its input is the last step of a complete run, which is another one in a dry run."""
+    """The removed own files. The input is the last step of the run; a dry run ends with an earlier step."""
 
     STEP = "own_files"
 
@@ -168,8 +168,8 @@ def remove_own_files(
     removed = record.counts["own_files_removed"] = outcomes["deleted"] + outcomes["missing"]
     if removed < len(found.keys):
         record.warn(
-            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could not"
-            " be removed; a later run tries again"
+            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that no run needs any more could not be"
+            " removed; a later run tries again"
         )
 
 

@@ -119,7 +119,7 @@ def check_variables(
     for name in sorted(name for name, found in present.items() if found is False and name in bound):
         raise RefusedError(
             f"{repository} was run under the Variable {name}, and Airflow finds no such Variable now: it was removed,"
-            " or the secrets backend that has it does not answer. Nothing was touched. When the Variable is back, clear"
+            " or the secrets backend that has it does not answer. Nothing was changed. When the Variable is back, clear"
             f' the task. If it was removed on purpose: `{command} forget-variable {repository} {name} --reason "…"`.'
         )
     for name in sorted(name for name, found in present.items() if found and name not in bound):

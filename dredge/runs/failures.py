@@ -1,7 +1,7 @@
 """Errors at the end of a step: defects, deletions without permission, partial work, and cleanup after an error.
 
-`ConfigError` promises no changes. After deletions, such as with expired credentials, it becomes a
-`PartialError`: otherwise a person would repeat a finished half.
+A `ConfigError` says that nothing was changed. If a step fails with one after it deleted objects, for example because
+credentials expired, it becomes a `PartialError`.
 """
 
 import logging
@@ -24,7 +24,7 @@ class TaskDefect(Exception):
 
 
 def places(error: BaseException) -> list[str]:
-    """Return the source lines of an exception, the outermost call first. They have no values, so no secrets."""
+    """Return the source lines of an exception, the outermost call first. Without values: they may be secrets."""
     frames = [
         f"{frame.filename}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -80,7 +80,7 @@ def not_deleted(text: str, codes: Collection[str], deleted: int) -> DredgeError:
         return UnavailableError(f"{text} Run the step again: it tries only these.")
     family = PartialError if deleted else ConfigError
     return family(
-        f"{text} The credentials may not delete them. Allow it, then run the step again: it tries only these."
+        f"{text} Give the credentials the right to delete them, then run the step again: it tries only these."
     )
 
 
@@ -118,10 +118,10 @@ def closing_with(end: Callable[[], object], what: str) -> Iterator[None]:
 
 
 def try_to(end: Callable[[], object], what: str) -> None:
-    """Call `end` after an error; an error of `end` is logged. `what`: name of `end`, for the log."""
+    """Call `end` after an error, and log an error of `end`. `what`: see `closing_with`."""
     try:
         end()
     except DredgeError as later:
-        log.warning("%s failed as well, after the error that ended the work: %s", what, later)
+        log.warning("the step failed, and then %s failed too: %s", what, later)
     except Exception:
-        log.exception("%s failed as well, after the error that ended the work", what)
+        log.exception("the step failed, and then %s failed too", what)

@@ -48,8 +48,8 @@ _AT_ONCE = 16
 
 
 class RunFolder:
-    """Reads and writes the files of a run. `attempt`: the writing try; None outside a step. `call`: id of a task's
-    call, for the keys of its parts. A lost task may still run beside its repetition and see other data, so neither may
+    """Reads and writes the files of a run. `attempt`: the try that writes; None outside a step. `call`: id of a task's
+    call, in the keys of its parts: a task that the scheduler lost may still run beside its repetition, and neither may
     replace files of the other. `written`: immutable JSON files written by this process, by name; see `read_once`."""
 
     def __init__(
@@ -70,8 +70,7 @@ class RunFolder:
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
-        """Open the folder in a task, for its driver's try. `attempt` is the driver's try, from `StepTry.named`; None
-        outside a step."""
+        """Open the folder in a task. `attempt`: the driver's try, from `StepTry.named`; None outside a step."""
         writer = open_writer(run_uri)
         found = None if attempt is None else StepTry(writer, *attempt)
         return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
@@ -129,7 +128,7 @@ class RunFolder:
             self.start(name, lambda: attempt.publish(name, value))
 
     def start(self, name: str, write: Callable[[], object]) -> None:
-        """Write an object beside other work if parts are cached; `settle` waits for it."""
+        """Write an object in the background if parts are cached; `settle` waits for it."""
         if (parts := get_part_cache(self.uri)) is None:
             write()
         else:
@@ -193,8 +192,8 @@ class RunFolder:
 
     def write_summary(self, summary: StepSummary) -> None:
         """Write a step's summary; it completes the step, or marks it as incomplete by its status. Raises OvertakenError
-        if there is a later try. Readers ignore a late summary. Where several steps run (`keeping`), a complete step's
-        is written while the next step claims its try; `settle` waits for it."""
+        if there is a later try. Readers ignore a late summary. Within `keeping` for several steps, the summary of a
+        complete step is written while the next step claims its try; `settle` waits for it."""
         self.settle()
         is_complete = summary.status in _COMPLETE
         name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
@@ -203,7 +202,7 @@ class RunFolder:
             self._kept[summary.step] = summary if is_complete else None
         if is_complete and self.goes_on:
             self.start(name, lambda: attempt.publish(name, to_sealed(summary)))
-            return  # the next step looks at the number
+            return  # the next step checks the try number
         attempt.publish(name, to_sealed(summary))
         if not self.goes_on:
             attempt.check()
@@ -213,7 +212,7 @@ class RunFolder:
         result; while a try is running, the step is not complete. Raises FormatError: the summary was damaged."""
         if self._kept is not None and (kept := self._kept.get(step)) is not None:
             return kept  # type: ignore[no-any-return]
-        # In this order: the number is compared as it is after the summary was there.
+        # The summary is read before the number: a try that starts in between is noticed.
         summary = self._summary(f"{step}/{SUCCESS}")
         if summary is None or summary.try_number != newest_number(self.writer, step):
             return None
@@ -269,14 +268,14 @@ class RunFolder:
             kept = None if self._kept is None else self._kept.get(step)
             if self._kept is None or kept is None:
                 return self.read_summary(step)
-            with at_once() as ask:  # it was there before, so the number may be read in the same moment
+            with at_once() as ask:  # the summary existed before, so its number may be read at the same time
                 number = ask(newest_number, self.writer, step)
                 found = self._summary(f"{step}/{SUCCESS}") if afresh else kept
             if found is None or found.try_number != number.result():
                 self._kept.pop(step, None)
                 return self.read_summary(step)
             if not afresh:
-                return found  # not kept again: its write may have failed meanwhile
+                return found  # not cached again: its write may have failed
             self._kept[step] = found
             return found
 
@@ -294,8 +293,8 @@ class RunFolder:
     def write_failure(
         self, step: str, error: BaseException, at: datetime, attempt: StepTry | None = None
     ) -> None:
-        """Record why a step failed, for the report. `attempt` is the failed try; None for a step before its start. Such
-        a failure does not replace the failure of a try. Raises OvertakenError if there is a later try."""
+        """Record why a step failed, for the report. `attempt`: the failed try; None if it claimed none. A failure
+        without a try does not replace one of a try. Raises OvertakenError if there is a later try."""
         stored = self.read_failure(step)
         claimed = attempt is not None
         attempt = attempt or StepTry.newest(self.writer, step)
@@ -342,8 +341,8 @@ class RunFolder:
         failure = self.read_failure(step)
         if failure is None or done is None:
             return failure
-        # The summary is of the newest try, so no try failed after it. For a failure before a try only the clocks
-        # decide; a wrong clock costs a wrong word in a report.
+        # The summary is of the newest try, so no try failed after it. A failure without a try is compared by time; with
+        # a wrong clock only the report is wrong.
         late = not failure["claimed"] and datetime.fromisoformat(failure["at"]) > done.finished_at
         return failure if late else None
 

@@ -51,7 +51,7 @@ def write_look(
     try:
         if not is_open:
             folder.write_json(_shut(key), seen)
-    finally:  # either closes it
+    finally:  # each of the two writes closes the gate
         folder.write_json(key, seen)
 
 
@@ -90,7 +90,7 @@ class Gate:
         self, folder: RunFolder, state: ObjectWriter, config: GateConfig, probe: str = PROBE
     ) -> None:
         if folder.attempt is None:
-            raise FormatError(f"run {folder.run_id}: nothing is deleted outside a try of a step")
+            raise FormatError(f"run {folder.run_id}: a task without a try of a step deletes nothing")
         self._folder = folder
         self._state = state
         self._config = config
@@ -125,9 +125,9 @@ class Gate:
         store_now = store_clock(self._state, "", self._probe)
         check_held(self._state, LEASE, self._config.lease, held.result(), store_now)
         number.result()
-        # This machine may have slept since it asked for the time.
+        # This machine may have been suspended since it read the store's time.
         store_now += timedelta(seconds=running_seconds() - asked)
-        # One from the future is of any age: the store's clock was set back since, or another server of it is ahead.
+        # A look from the future has an unknown age: the store's clock was set back, or another of its servers is ahead.
         if seen is None or max(abs(store_now - seen), self._known_for(seen, asked)) >= self._silence:
             return False
         self._looked = now
@@ -148,13 +148,12 @@ class Gate:
 
     def permission(self) -> MaySend:
         """Return a `lets_through` for requests prepared with the current publication. It refuses them after a
-        newer publication; then prepare them again.
-        """
+        newer publication; then prepare them again."""
         number = self.number
         return lambda: self.lets_through() and self.number == number
 
     def _read_published(self, named: int, is_later: bool) -> None:
-        """Read the publication in the look, or a later one if `is_later` found one."""
+        """Read the newest publication. `named`: its number in the look. `is_later`: whether a later one exists."""
         where, number = self._config.published, max(self.number, named)
         if number == self.number and not is_later:
             return
@@ -227,7 +226,7 @@ class Watch:
         try:
             write_look(self._folder, self._key, is_open, self.reason, at, self._published())
         except DredgeError as error:
-            self.error = self.error or error  # workers will stop at the silence
+            self.error = self.error or error  # workers stop when the last look is too old
             return False
         return is_open
 

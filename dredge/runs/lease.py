@@ -7,7 +7,7 @@
 The store's clock decides about expiry. Every new holder gets a larger fencing number, so a process with an older number
 stops. A conditional put lets a single holder win.
 
-Clearing the tasks of a run takes the lease again under a new number, and later steps read the number from the stored
+A run whose tasks are cleared takes the lease again under a new number; later steps read the number from the stored
 plan. The task that writes it there may be an older try, so `hand_over` replaces the plan by conditional puts, and only
 by a higher number: a lower one would end every step with "the lease is lost".
 """
@@ -88,8 +88,8 @@ class Lease:
         grant = self._written(holder, 1 if held is None else held.fencing + 1, now, held)
         if grant is None:
             raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: another process changed the lease at the same moment."
-                " Nothing was touched. Try again when the other run has ended."
+                f"{self._writer.uri}/{self._key}: another process changed the lease at the same moment. Nothing was"
+                " changed. Try again when the other run has ended."
             )
         return grant
 
@@ -105,15 +105,15 @@ class Lease:
         allowed: Callable[[], object] = lambda: None,
     ) -> LeaseGrant:
         """Extend a grant, also after its expiry, unless the lease has another holder. `take_back`: also extend a
-        released grant. Right at the start of a step, because its run continues; wrong during a step, because its run
-        has ended. `shorten`: also replace a later expiry. Right at the end of a wait for an answer; wrong elsewhere,
-        because an earlier try of a step does not know about that wait. `allowed`: called before the lease is written;
-        raises if this try may not. Raises LeaseHeldError: another holder has it, or it was released; UnavailableError:
-        other processes with this grant renew it all the time."""
+        released grant; for the start of a step, because its run continues. During a step, a released grant means that
+        the run has ended. `shorten`: also replace a later expiry; only for the end of a wait for an answer, because an
+        earlier try of a step does not know about that wait. `allowed`: called before the lease is written; raises if
+        this try may not. Raises LeaseHeldError: another holder has it, or it was released; UnavailableError: other
+        processes with this grant renew it all the time."""
         # The fencing number is this grant's own until another holder takes the lease.
         holders = ("", grant.holder) if take_back else (grant.holder,)
-        # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it
-        # between another's read and put, which does no harm.
+        # A step, its background thread and an earlier try of it share the grant. Any of them may renew it between the
+        # read and the put of another, without harm.
         for _ in range(_ROUNDS_MAX):
             held = self.read()
             if held is None or held.fencing != grant.fencing or held.holder not in holders:
@@ -128,8 +128,8 @@ class Lease:
     def hold(self, grant: LeaseGrant, now: datetime) -> None:
         """Check a grant before a step starts, and extend it unless it was renewed recently.
 
-        The fencing number decides whether the lease is lost. A wrong clock only costs a renewal, and the background
-        thread of the step makes up for it. `now`: this machine's time. Raises LeaseHeldError: another holder has it;
+        The fencing number decides whether the lease is lost. A wrong clock only delays the renewal until that of the
+        step's background thread. `now`: this machine's time. Raises LeaseHeldError: another holder has it;
         UnavailableError: other processes with this grant renew it all the time."""
         held = self.read()
         stands = held is not None and (held.holder, held.fencing) == (grant.holder, grant.fencing)
@@ -194,10 +194,10 @@ class Lease:
                 " A killed run of the command line continues with `resume`; `runs` lists it." if local else ""
             )
             raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: {held.holder} works on this repository, or waits for a person's"
-                f" answer, until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait"
-                " for it to end, or answer it (approve or reject); if it died, the lease can be taken over after that"
-                f" time.{resume}",
+                f"{self._writer.uri}/{self._key}: {held.holder} has the lease of this repository until"
+                f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock): it is running, or awaits approval. Nothing"
+                " was changed. Wait for its end, or approve or reject it. If it crashed, start this run again after"
+                f" that time.{resume}",
                 held.holder,
             )
 
@@ -215,7 +215,7 @@ class Lease:
                 "id": uuid.uuid4().hex,  # unique, so that a lost response can be checked
             }
         ).encode()
-        # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
+        # A client repeats a request after a lost answer. The second one then finds the object of the first one.
         etag = None if old is None else old.etag
         if not replace_tagged(self._writer, self._key, data, etag):
             found = read_tagged(self._writer, self._key)
@@ -225,8 +225,8 @@ class Lease:
 
     def _busy(self) -> UnavailableError:
         return UnavailableError(
-            f"{self._writer.uri}/{self._key} was changed by others each of {_ROUNDS_MAX} times. Nothing was touched."
-            " Try again when this run is not in progress elsewhere."
+            f"{self._writer.uri}/{self._key}: other processes changed it {_ROUNDS_MAX} times between read and write."
+            " Nothing was changed. Check whether this run is also in progress elsewhere; try again when it is not."
         )
 
 
@@ -265,7 +265,7 @@ def read_lease(reader: ObjectReader, key: str) -> HeldLease | None:
         return HeldLease(value["holder"], value["fencing"], expires, written, etag)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
-            f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then"
+            f"{reader.uri}/{key} is not a lease ({error}). Nothing was changed. Find out which program wrote it, then"
             " remove the object."
         ) from None
 
@@ -288,7 +288,7 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
     for _ in range(_ROUNDS_MAX):
         tagged = read_tagged(writer, key)
         if tagged is None:
-            raise NotFoundError(f"{writer.uri}/{key} is not there")
+            raise NotFoundError(f"{writer.uri}/{key} is missing")
         etag, data = tagged
         try:
             plan = json.loads(data)
@@ -299,12 +299,12 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
             ) from None
         if stored.holder != grant.holder or stored.fencing > grant.fencing:
             return False
-        if stored.fencing == grant.fencing:  # also by an earlier round whose answer was lost
+        if stored.fencing == grant.fencing:  # or written by an earlier round, whose answer was lost
             return True
         value = json.dumps({**plan, LEASE_MEMBER: to_json(grant)}, indent=1, sort_keys=True)
         if replace_tagged(writer, key, value.encode(), etag):
             return True
     raise UnavailableError(
-        f"{writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Nothing was done. Run the task again"
-        " when it is not being run elsewhere."
+        f"{writer.uri}/{key}: other processes changed it {_ROUNDS_MAX} times between read and write. Nothing was"
+        " changed. Check whether this run is also in progress elsewhere; run the task again when it is not."
     )

@@ -35,7 +35,7 @@ class PartCache:
         self._bytes_max = bytes_max
         self._found: OrderedDict[str, bytes] = OrderedDict()
         self._found_bytes = 0
-        # the third member of each is another one for each write
+        # the object at the end differs for each write of a key
         self._writes: dict[str, tuple[Future[Any], bytes, object]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts")
         self._lock = threading.Lock()
@@ -98,7 +98,7 @@ class PartCache:
         with self._lock:
             writes = dict(self._writes)
         failed = [error for future, *_ in writes.values() if (error := future.exception()) is not None]
-        with self._lock:  # not before: other threads read long parts from here, and settle as well
+        with self._lock:  # not locked while it waits: other threads read pending parts, and settle too
             self._writes = {key: item for key, item in self._writes.items() if writes.get(key) is not item}
         if failed:
             raise failed[0]
@@ -124,8 +124,7 @@ BY_DIGEST = "by digest"  # instead of a URI: the cache of parts of other folders
 @contextmanager
 def cache_parts(uri: str, bytes_max: int = _BYTES_MAX) -> Iterator[None]:
     """Cache parts of a run folder's URI within the block. At the end of the outermost block all parts are written, or
-    an error is raised.
-    """
+    an error is raised."""
     with _LOCK:
         kept = _KEPT.setdefault(uri, PartCache(bytes_max))
         kept.users += 1

@@ -150,9 +150,9 @@ class StepSummary:
 
     step: str
     run_id: str
-    # "success"; "dry_run" if a wet run would make changes; "awaiting_approval"; "rejected" by a person;
-    # "refused" by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been
-    # deleted. The first two are complete.
+    # "success"; "dry_run" if a deleting run would make changes; "awaiting_approval"; "rejected" by a person; "refused"
+    # by a guard; "partial" if some objects could not be deleted; "alarm" if live objects had been deleted. The first
+    # two are complete.
     status: Status
     started_at: datetime
     finished_at: datetime
@@ -184,7 +184,7 @@ class StepSummary:
         for part in self.parts:
             if part.name == name:
                 return part
-        raise FormatError(f"run {self.run_id}: step {self.step} names no part {name}. Run the step again.")
+        raise FormatError(f"run {self.run_id}: step {self.step} lists no part {name}. Run the step again.")
 
     def parts_below(self, prefix: str) -> list[PartInfo]:
         """Return the parts whose names start with a prefix, in recorded order."""
@@ -217,7 +217,7 @@ class StepOutput:
     def of(cls, summary: StepSummary) -> Self:
         """View a summary. Raises FormatError if the summary is of another step."""
         if summary.step != cls.STEP:
-            raise FormatError(f"run {summary.run_id}: a summary of {summary.step} is none of {cls.STEP}")
+            raise FormatError(f"run {summary.run_id}: a summary of {summary.step}, not of {cls.STEP}")
         return cls(summary)
 
     @property
@@ -236,7 +236,7 @@ class StepOutput:
             return self.summary.details[name]
         except KeyError:
             raise FormatError(
-                f"run {self.summary.run_id}: step {self.STEP} left no {name}. Run the step again."
+                f"run {self.summary.run_id}: the summary of step {self.STEP} has no {name}. Run the step again."
             ) from None
 
     def part(self, name: str) -> PartInfo:

@@ -24,7 +24,7 @@ class Line:
     """The result of a check; a payload."""
 
     check: str
-    level: Level  # "error" if a wet run would stop or do harm; "warning" otherwise
+    level: Level  # "error" if a deleting run would stop or do harm; "warning" otherwise
     text: str
     todo: str = ""  # the action to take; "" if absent
     kind: str = ""  # of the error; "" if absent
@@ -67,7 +67,7 @@ class Preflight:
 
 
 def perform(about: str, groups: Iterator[Sequence[Check]], seconds_max: float = SECONDS_MAX) -> Preflight:
-    """Run all checks. `groups`: of checks; a group is requested after the one before, so it may use its results.
+    """Run all checks. `groups`: of checks; a group starts after the one before, so it may use its results.
     `seconds_max`: for all; a check without an answer is an error."""
     started = time.monotonic()
     lines: list[Line] = []

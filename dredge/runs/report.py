@@ -251,7 +251,7 @@ def describe_waiting(pending: Mapping[str, Any]) -> str:
     found, waiting, dates = pending["found_now"], pending["waiting"], _dates(pending)
     new = f"{found['objects']:,} of them since this run"
     text = f"{waiting['objects']:,} objects ({waiting['bytes']:,} bytes) wait, {new}"
-    return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
+    return f"{text}; a run after {dates[0]} can delete the first." if dates else f"{text}."
 
 
 def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -266,7 +266,7 @@ def list_waiting_facts(pending: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     dates = _dates(pending)
     when = f"; a run may delete the first from {dates[0]} on, the last from {dates[-1]} on" if dates else ""
     yield "Waiting", f"{words(pending['waiting'])}{when}"
-    yield "Confirmed", f"{words(pending['confirmed'])} that an earlier run found, and that have waited"
+    yield "Confirmed", f"{words(pending['confirmed'])} that an earlier run found, and whose wait is over"
 
 
 def _dates(pending: Mapping[str, Any]) -> list[str]:
@@ -499,8 +499,8 @@ def headline(summary: Mapping[str, Any]) -> str:
     return (
         f"{collected:,} of {number_of(counts['repositories'], 'repository', 'repositories')} {was} {done},"
         f" {counts['left_out_repositories']:,} left out, {failed:,} {'needs' if failed == 1 else 'need'} a person."
-        f" {counts['deleted_objects']:,} objects ({size_text(counts['deleted_bytes'])}) were deleted,"
-        f" of {counts['found_objects']:,} ({size_text(counts['found_bytes'])}) that could be."
+        f" {counts['deleted_objects']:,} objects ({size_text(counts['deleted_bytes'])}) were deleted, of"
+        f" {counts['found_objects']:,} candidates ({size_text(counts['found_bytes'])})."
     )
 
 

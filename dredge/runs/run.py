@@ -72,8 +72,8 @@ class StepRecord:
 
 
 class Ahead[T]:
-    """The first reads of a step. They begin beside its claim if the step's inputs are known by then, and again if one
-    of them turns out to be of another try."""
+    """The first reads of a step. They begin while the step claims its try, if its inputs are known by then, and are
+    repeated if one of these inputs proves to be of another try."""
 
     def __init__(self, read: Callable[[Mapping[str, StepSummary]], T]) -> None:
         self._read = read
@@ -84,11 +84,11 @@ class Ahead[T]:
         self._begun = ask(self._read, inputs)
 
     def discard(self) -> None:
-        """Drop what was read: it is older than an input."""
+        """Drop the results of these reads: they are older than an input."""
         self._begun = None
 
     def result(self, inputs: Mapping[str, StepSummary]) -> T:
-        """Return what was read; reads now if nothing was read before."""
+        """Return the results of these reads; reads now if they have not begun."""
         return self._read(inputs) if self._begun is None else self._begun.result()
 
 
@@ -139,7 +139,7 @@ def perform(
     try:
         with foreseen(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
             known: dict[str, StepSummary] = {}
-            if folder.goes_on:  # a step without a try has no result
+            if folder.goes_on:  # claims a first try at once: a step without an earlier try has no result
                 right()
                 known = folder.known_summaries(inputs)
                 if ahead is not None and known.keys() == set(inputs):
@@ -149,7 +149,7 @@ def perform(
                     found = folder.read_valid_summaries(inputs)
                 attempt = first.result()
                 if (unwritten := settled.exception()) is not None:
-                    folder.forget()  # the summary of an input may be the one that was not written
+                    folder.forget()  # the summary that could not be written may be that of an input
                     raise unwritten
             else:
                 found = folder.read_valid_summaries([*inputs, step])
@@ -238,10 +238,10 @@ def breaks(
     for step, wanted in links.items():
         read = summaries[step].inputs
         if missing := sorted(set(wanted) - read.keys()):
-            yield f"{step} was made without {', '.join(missing)}"
+            yield f"{step} did not read {', '.join(missing)}"
         for name, digest in read.items():
             if digests.get(name) != digest:
-                yield f"{step} was made from another result of {name} than the current one"
+                yield f"{step} read another result of {name} than the current one"
 
 
 def check_chain(
@@ -457,8 +457,8 @@ class CollectionRun[P: CollectionPlan](PlannedRun[P]):
         etag, advanced_by = read_pointer(self.state)
         if etag != self.plan.state_etag and advanced_by != self.plan.run_id:
             raise RefusedError(
-                f"run {self.plan.run_id} cannot go on: another run was completed since it was planned."
-                " Nothing was done. Start a new run."
+                f"run {self.plan.run_id} cannot continue: another run was completed since it was planned. Nothing was"
+                " changed. Start a new run."
             )
 
 
@@ -485,7 +485,7 @@ def read_stored_plan[P](
         return parse(read_json(open_writer(run_uri, options), f"{PLAN}.json"))
     except NotFoundError:
         raise ConfigError(
-            f"{run_uri} has no {PLAN}.json: it is not the folder of a run. The command `runs` lists them."
+            f"{run_uri} has no {PLAN}.json: it is not the folder of a run. `runs` lists those folders."
         ) from None
 
 
@@ -520,16 +520,18 @@ def resume_local(run: CollectionRun[Any]) -> None:
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {holder}. Nothing was done. Clear its tasks there; they continue after the"
-            " last complete step."
+            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks there; they continue after"
+            " the last complete step."
         )
     grant = run.lease.acquire(holder)
     try:
         run.refuse_other_state()
         if not hand_over(run.folder.writer, f"{PLAN}.json", grant):
-            raise RefusedError(f"another process is resuming run {run.plan.run_id}. Nothing was done.")
+            raise RefusedError(
+                f"another process resumes run {run.plan.run_id}. Nothing was changed. Wait for its end."
+            )
     except Exception:
-        with suppress(DredgeError):  # it expires
+        with suppress(DredgeError):  # otherwise it expires
             run.lease.release(grant)
         raise
 

@@ -1,13 +1,9 @@
-"""Shared parts of all sweeps: the ledger after any error, and, in each task, the gate and a row in the ledger for each
-object.
+"""The workers of all sweeps: in each task, the gate, and a row in the ledger for each object.
 
-    driver   sweep_then_settle ┬ sweep   re-check, then deleting tasks
-                               └ settle  a row for each object, and figures
-    task     DeletingTask      undone → keep, protect and delete group by group
+`dredge.approve.sweep` is their driver.
 """
 
 import itertools
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,21 +11,17 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, FormatError
+from dredge.errors import FormatError
 from dredge.runs import ledger
-from dredge.runs.failures import as_partial, foreseen, partial_after
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.payload import PartInfo
-from dredge.runs.run import StepRecord
 from dredge.runs.tasks import WorkerRun
 from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo, exists
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
 
-log = logging.getLogger("dredge")
-
 _DESCRIBED = ("size", "last_modified", "etag")
-# A group is sent so often for keys that failed for another reason than being held back.
+# Maximum number of requests for a key that the store failed to delete.
 _TURNS_MAX = 3
 
 
@@ -50,52 +42,6 @@ type Protect = Callable[[pa.Table, MaySend], list[Protected]]
 # Returns the code that keeps a row because it became live during the sweep, or null. The parts are those of
 # `dredge.runs.gate.publish`.
 type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
-
-
-def sweep_then_settle(
-    record: StepRecord,
-    sweep: Callable[[], None],
-    settle: Callable[[bool], DredgeError | None],
-    has_begun: Callable[[], bool],
-) -> None:
-    """Delete, and settle the ledger also after an error.
-
-    Args:
-        record: of the step; gets status and error if not all was deleted.
-        settle: counts the outcomes in the record; gets whether the sweep was complete, and returns the error for
-            failed deletions.
-        has_begun: whether objects may have been deleted.
-
-    Raises:
-        DredgeError: the sweep was complete, and the ledger could not be settled.
-    """
-    stopped: DredgeError | None = None
-    try:
-        with foreseen(f"step {record.attempt.step}", record.attempt.writer.uri):
-            sweep()
-    except DredgeError as error:
-        stopped = error
-    with partial_after(lambda: describe_deleted(record, has_begun())):
-        try:
-            failed = settle(stopped is None)
-        except DredgeError:
-            if stopped is None:
-                raise
-            log.exception("the ledger could not be settled")
-            failed = None
-    error_to_end_with = stopped or failed
-    if error_to_end_with is not None:
-        record.status = "partial"
-        record.error = as_partial(error_to_end_with, describe_deleted(record, has_begun()))
-
-
-def describe_deleted(record: StepRecord, has_begun: bool) -> str:
-    """Return a sentence about deleted objects; "" without any. `has_begun`: whether objects may have been deleted, for
-    an unsettled ledger."""
-    deleted = record.counts.get("deleted_objects")
-    if deleted is None:  # the ledger was not settled
-        return "Deleted objects are in the ledger." if has_begun else ""
-    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
 class DeletingTask:
@@ -144,7 +90,9 @@ class DeletingTask:
         claimed; then no outcome is read."""
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
-            raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
+            raise FormatError(
+                f"{part.name} has an object outside {folder}. No more was deleted. Start a new run."
+            )
         if not begun:
             return rows
         known = ledger.read_raw(self._run.folder, ledger.part_stem(part))
@@ -207,7 +155,7 @@ class DeletingTask:
         if self._still_used is None:
             raise FormatError(
                 f"{part.name}: objects became live during the sweep, and this task cannot compare its candidates with"
-                " them"
+                " them. Nothing more was deleted. Start a new run."
             )
         codes = self._still_used(self._gate.published, group)
         used = codes.is_valid()
@@ -215,7 +163,7 @@ class DeletingTask:
         return group.filter(codes.is_null())
 
     def _sent(self, part: PartInfo, number: int, group: pa.Table, turn: int) -> pa.Table:
-        """Delete rows; returns those to send again because of a new publication."""
+        """Delete rows; returns the rows to send again after a new publication."""
         known = self._gate.number
         outcomes = self._delete(group, self._gate.permission())
         self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))

@@ -86,7 +86,7 @@ class LocalRunner:
         for future in waiting:
             future.cancel()
         wait(futures)
-        for future in sorted(futures, key=lambda future: future not in done):  # those that failed first
+        for future in sorted(futures, key=lambda future: future not in done):  # first the first failures
             if not future.cancelled() and (error := future.exception()) is not None:
                 raise self._ended(error)
         return [future.result() for future in futures]
@@ -97,8 +97,8 @@ class LocalRunner:
             return error
         self._pool = None
         return UnavailableError(
-            "a process with tasks was killed, or ran out of memory. Written parts"
-            " are kept. Run the step again, with fewer processes if it repeats."
+            "a worker process was killed, or ran out of memory. Written parts are kept. Run the step again; if this"
+            " repeats, with fewer processes."
         )
 
     def close(self) -> None:

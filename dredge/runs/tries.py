@@ -52,8 +52,7 @@ def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) 
 
 def change_file[T](writer: ObjectWriter, key: str, change: Callable[[Any], T]) -> T | None:
     """Replace a JSON file by the payload that `change` makes of its value, and return the payload; None without the
-    file. Raises ConflictError if others change it all the time.
-    """
+    file. Raises ConflictError if others change it all the time."""
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(writer, key)
         if tagged is None:
@@ -108,8 +107,8 @@ class StepTry:
             if replace_tagged(writer, f"{step}/{TRY}", data, etag):
                 return cls(writer, step, number + 1)
         raise UnavailableError(
-            f"{writer.uri}/{step}/{TRY}: others claimed a try each of {_ROUNDS_MAX} times. Nothing was done. Run"
-            " the step again when it is not being run elsewhere."
+            f"{writer.uri}/{step}/{TRY}: other processes changed it {_ROUNDS_MAX} times between read and write."
+            " Nothing was changed. Check whether the step is also in progress elsewhere; run it again when it is not."
         )
 
     @classmethod
@@ -127,7 +126,7 @@ class StepTry:
         if newest != self.number:
             raise OvertakenError(
                 f"{self.writer.uri}: try {self.number} of step {self.step} was overtaken by try {newest}. This try"
-                " stopped; only the later try counts. Nothing is to be done: see the later try."
+                " stopped; only the later try counts. No action is needed: see the later try."
             )
 
     @property
@@ -147,7 +146,7 @@ class StepTry:
         """Write an object under a name shared by all tries. Raises OvertakenError if the object exists and there is a
         later try, and UnavailableError if other processes write all the time."""
         if replace_tagged(self.writer, key, data, None):
-            return  # where nothing is; a later try replaces it
+            return  # there was no object; a later try replaces this one
         for _ in range(_ROUNDS_MAX):
             # In this order: a write after the check of the number changes the ETag.
             found = read_tagged(self.writer, key)
@@ -155,8 +154,8 @@ class StepTry:
             if replace_tagged(self.writer, key, data, None if found is None else found[0]):
                 return
         raise UnavailableError(
-            f"{self.writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Run the step again when"
-            " it is not being run elsewhere."
+            f"{self.writer.uri}/{key}: other processes changed it {_ROUNDS_MAX} times between read and write. Check"
+            " whether the step is also in progress elsewhere; run it again when it is not."
         )
 
 
@@ -184,5 +183,5 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
         return int(json.loads(data)["try"])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
-            f"{reader.uri}/{key} does not say which try counts ({error}). Nothing was deleted. Start a new run."
+            f"{reader.uri}/{key} is damaged: the newest try is unknown ({error}). Nothing was deleted. Start a new run."
         ) from None

@@ -85,7 +85,7 @@ class VersionStore[S: State](ABC):
 
     def find(self, fits: Mapping[str, Any]) -> Current[S]:
         """Read the newest state, and check whether a run may build on it. `fits`: expected values by attribute; a
-        callable checks the attribute. Raises RefusedError if a newer version of Dredge wrote it. A run of this
+        callable checks the attribute. Raises RefusedError if a newer version of Dredge wrote it, because a run of this
         version could undo its changes."""
         try:
             tagged = read_tagged(self.writer, POINTER)
@@ -106,7 +106,7 @@ class VersionStore[S: State](ABC):
             for name, wanted in fits.items():
                 found = getattr(state, name)
                 if not (wanted(found) if callable(wanted) else wanted == found):
-                    raise ValueError(f"it is about {name} {found}")
+                    raise ValueError(f"its {name} is {found}")
             trusted.result()
             verify(self.files(state))
         except NewerFormatError as error:
@@ -185,7 +185,7 @@ class VersionStore[S: State](ABC):
             why = read_json(self.writer, name)["why"]
         except NotFoundError:
             return
-        raise ValueError(f"a run noted that it may not be used again: {why}")
+        raise ValueError(f"an earlier run marked it as damaged: {why}")
 
     def _is_of_earlier_try(self, run_id: str, attempt: int) -> bool:
         try:

@@ -76,8 +76,7 @@ def unite_all(pieces: Iterable[Hashes]) -> Hashes:
 
 def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Look up hashes, in any order, in a sorted distinct set; returns whether each is in the set, and its index (0 for
-    a missing hash).
-    """
+    a missing hash)."""
     if not len(hashes):
         return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
     places = np.searchsorted(hashes, wanted)

@@ -105,8 +105,7 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
 def spelled(uri: str) -> str:
     """The URI of a folder in one spelling, without a trailing slash. Local folders have many (`//`, `/./`); links
-    stay.
-    """
+    stay."""
     found = schemes.canonical_uri(uri)
     path = found.removeprefix(_LOCAL)
     if path == found:

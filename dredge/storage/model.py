@@ -190,9 +190,8 @@ def exists(reader: ObjectReader, key: str) -> bool:
 
 PAGE_ROWS = 1000
 LOOKS_PER_PAGE = 12
-"""Lookups of single objects at the price of a page of a listing. Amazon S3 charges a page like 12.5 of them,
-and takes five to ten times as long for one; versitygw takes 80 times as long (21 ms of its processor, and a quarter
-of one for a look)."""
+"""A page of a listing costs as much as this many lookups of single objects. Amazon S3 charges a page like 12.5 lookups,
+and takes five to ten times as long; versitygw takes 80 times as long (21 ms of processor time, not 0.25)."""
 
 
 @dataclass(frozen=True, slots=True)

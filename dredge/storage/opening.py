@@ -151,7 +151,7 @@ def open_old_version_deleter(uri: str, options: StorageOptions | None = None) ->
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> undo.ExactVersionDeleter:
-    """Open a store for deleting exactly the given versions. Only metadata garbage is deleted so."""
+    """Open a store for deleting exactly the given versions. Only `gc/metadata` may call this."""
     return undo.ExactVersionDeleter(_version_deleter("versions", uri, options))
 
 

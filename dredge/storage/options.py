@@ -47,7 +47,7 @@ class AzureOptions:
         if (self.key or self.sas_token or self.endpoint_url) and not self.account:
             raise ConfigError(
                 "a key, SAS token or endpoint of Azure belongs to one storage account; name it"
-                " (AZURE_STORAGE_ACCOUNT). Nothing was touched."
+                " (AZURE_STORAGE_ACCOUNT). Nothing was changed."
             )
         if self.client_secret and not (self.tenant_id and self.client_id):
             raise ConfigError("a client secret of Azure needs AZURE_TENANT_ID and AZURE_CLIENT_ID with it")
@@ -91,7 +91,7 @@ def _of_connection_string(text: str) -> dict[str, str]:
     pairs = [item.partition("=") for item in text.strip().rstrip(";").split(";")]
     said = {name.strip().lower(): value for name, _, value in pairs}
     if said.get("usedevelopmentstorage", "").lower() == "true":
-        raise ConfigError("UseDevelopmentStorage=true names no account: write the emulator's settings out")
+        raise ConfigError("UseDevelopmentStorage=true names no account: give the emulator's account and key")
     found = {"account": said.get("accountname"), "key": said.get("accountkey")}
     found["sas_token"] = said.get("sharedaccesssignature")
     endpoint = said.get("blobendpoint", "").rstrip("/")
@@ -222,15 +222,14 @@ class StorageOptions:
         check_key(self.secret_access_key, "the secret access key of S3")
         check_key(self.session_token, "the session token of S3")
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            raise ConfigError("access key id and secret access key come together; one of them is missing")
+            raise ConfigError("access key id and secret access key are needed together; one is missing")
         if self.delete_requests < 1:
             raise ConfigError("delete_requests must be at least 1")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
         """Read the variables of AWS, Azure and Google, and DREDGE_LOCAL_BASE; an empty variable counts as absent.
-        `environ` defaults to this process's.
-        """
+        `environ` defaults to this process's."""
         env = os.environ if environ is None else environ
         return cls(
             **_s3_of(env),

@@ -1,7 +1,7 @@
 """Parallel requests with results in order, as many at once as keep a server busy.
 
-At no latency more than a few threads only wait for the interpreter; at 40 ms a request a few leave the server idle. So
-each long call measures answers per second in rounds, and changes the number of requests in flight (`InFlight`).
+Without latency, all but a few threads only wait for the interpreter; at 40 ms a request, a few leave the server idle.
+So each long call measures answers per second in rounds, and changes the number of requests in flight (`InFlight`).
 """
 
 import threading
@@ -27,9 +27,9 @@ _REFUSED_ONCE_SECONDS = 1.0
 class InFlight:
     """The number of requests of this process to a kind of server in flight; thread-safe.
 
-    A long call raises it where the processor waits for a server that is not near, and keeps it if answers a second grow
-    with it; else it is halved while that costs no tenth of them. A refusal (429, 503, SlowDown) halves it; from then on
-    a round of answers adds one. `clock, used`: seconds of time, and of this process's processor time."""
+    A long call raises the number while the processor waits for a distant server, if answers a second grow with it.
+    Otherwise it halves the number while answers a second fall by less than a tenth. A refusal (429, 503, SlowDown)
+    halves it; then a round of answers adds one. `clock, used`: seconds of time, and of this process's processor."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Rounds:
         self._begin(filling=False)
 
     def answered(self, seconds: float) -> None:
-        """Count an answer that took so long; at the end of a round, change the number in flight."""
+        """Count an answer and its duration; at the end of a round, change the number in flight."""
         self._least = min(self._least, seconds)
         self._left -= 1
         if self._left:
@@ -151,15 +151,14 @@ class Ask:
 @contextmanager
 def at_once() -> Iterator[Ask]:
     """Yield a function that starts independent requests in parallel; all have ended after the block, also after an
-    error.
-    """
+    error."""
     who = threading.current_thread().name
     with ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix=f"{who}-asks") as pool:
         yield Ask(pool)
 
 
 AHEAD_BYTES = 64 << 20
-# So many objects of unknown length are read at once.
+# Number of objects of unknown length to read at once.
 _UNKNOWN = 16
 
 

@@ -23,7 +23,7 @@ from dredge.storage.options import StorageOptions
 
 PROBE = ".dredge-clock"
 _PROBES = 256
-"""So many workers ask without getting into each other's way, and no more objects are left."""
+"""Number of probe objects: enough that workers seldom write the same one."""
 
 
 def probe_of(task: str) -> str:
@@ -52,9 +52,9 @@ def demand_conditions(writer: ObjectWriter) -> None:
         if error.kind != ConfigError.kind or "NotImplemented" not in str(error):
             raise
     raise RefusedError(
-        f"{writer.uri}: this store does not keep the condition that an object must not exist (If-None-Match, or"
-        " ifGenerationMatch). The lease, the state and the tries of a run rest on it: two runs at once could delete by"
-        " each other's plans. Nothing was deleted. Use a version of the store with conditional writes."
+        f"{writer.uri}: this store does not support conditional writes (If-None-Match, or ifGenerationMatch). Without"
+        " them two runs can work at the same time, and delete by each other's plans. Nothing was deleted. Use a"
+        " version of the store that supports them."
     )
 
 
@@ -63,7 +63,7 @@ _DATA = b"Dredge tries here what it may do. It removes this object at once; it m
 WRITE, LIST, READ, CONDITIONS, DELETE = "write", "list", "read", "conditions", "delete"
 ORDER = "order"
 _ORDERED = ("-B", "-a-x", "-a/x")
-"""In the order of their bytes. Without regard to case the first is the last; by folders the last two change places."""
+"""Names in byte order. An order that ignores case puts the first one last; an order by folders swaps the last two."""
 
 
 @dataclass(slots=True)
@@ -136,8 +136,8 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
     with suppress(ConflictError):
         writer.put_if_absent(key, _DATA)
         raise RefusedError(
-            f"{writer.uri}: this store replaced an object although the write had the condition that none exists"
-            " (If-None-Match, or ifGenerationMatch)"
+            f"{writer.uri}: this store replaced an object despite the condition that none exists (If-None-Match, or"
+            " ifGenerationMatch)"
         )
 
 
@@ -148,7 +148,7 @@ def _list_in_order(writer: ObjectWriter, key: str, options: StorageOptions | Non
         _write(writer, more)
     batches = open_reader(writer.uri, options).list(key)
     found = [name for batch in batches for name in batch["key"].to_pylist()]
-    _expect(found == keys, f"{writer.uri} lists {found} where {keys} are")
+    _expect(found == keys, f"{writer.uri} lists {found}, but has {keys}")
 
 
 def _delete(deleter: ObjectDeleter, key: str) -> None:

@@ -89,14 +89,12 @@ class VersionReader:
 
     def kept_seconds(self) -> int | None:
         """The time for which the store keeps, and bills, deleted bytes; 0 for none, None if the credentials may not
-        ask.
-        """
+        ask."""
         return 0
 
     def locked_days(self) -> int | None:
         """Days of the bucket's default lock after a write (Object Lock); 0 for none, None if unknown. Single objects
-        may be locked longer.
-        """
+        may be locked longer."""
         return 0
 
     def expiry(self, prefix: str) -> Expiry | None:
@@ -185,8 +183,8 @@ class ExactVersionDeleter:
         for key, version_id in wanted:
             if version_id in ("", NULL_VERSION):
                 raise RefusedError(
-                    f"{key!r} was written while the bucket kept no versions, so that its id may name"
-                    " something newer. Nothing was deleted."
+                    f"{key!r} was written while the bucket kept no versions, so its version id may belong to a newer"
+                    " object now. Nothing was deleted."
                 )
         return self._deleter.delete(wanted, may_send)
 
@@ -211,7 +209,9 @@ class StreamedCopier:
             for _ in _hashing(copied, read):
                 pass
         if opened.info.size != written.size or sent.digest() != read.digest():
-            raise FormatError(f"{key!r} was not copied to {self.target.uri} as it is in {self.source.uri}")
+            raise FormatError(
+                f"the copy of {key!r} in {self.target.uri} differs from the object in {self.source.uri}"
+            )
         return written
 
 

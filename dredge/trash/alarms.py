@@ -83,14 +83,14 @@ def check_folder(state: ObjectWriter) -> None:
 
 
 def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
-    """Removed names with a reference in a record now, each with the removing run."""
+    """Removed names with a reference in a record now, each with the run that removed it."""
     named = set(look.references.partitions) | set(look.references.tokens)
     return {name: run for name, run in state.removed().items() if name in named}
 
 
 def named_again(partition: bytes, run_id: str) -> TrashFinding:
     """The finding for a name of `named_after_removal`."""
-    why = f"removed by run {run_id}, and a record references it now: the next clean restores it, or restore that run"
+    why = f"removed by run {run_id}, and a record references it now: the next clean restores it"
     return TrashFinding(partition, None, "named-after-removal", "report", why)
 
 
@@ -110,7 +110,7 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
     kept = {row.partition for row in kept_rows()}
     if kept == named.keys() and not _that_lost_rows(store, kept_rows()):
         # A restore wrote them all, and crashed before it could forget them.
-        log.warning("trash: %s: removed by an earlier run, referenced by a record now, and complete", names)
+        log.warning("trash: %s: removed by an earlier run, referenced now, and no row is missing", names)
         state.forget_removed(named)
         return
     with alarmed(state.writer, run_id, named) as lost:
@@ -118,9 +118,9 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
         written = put_back(store, kept_rows())[0]
     state.forget_removed(named)
     raise NamedAgainError(
-        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}); a record references"
-        f" it now. {written} rows were restored, nothing else was changed."
-        + (f" {len(lost):,} of them have no rows in the undo files." if lost else "")
+        f"{names}: an earlier run removed it as trash ({', '.join(sorted(set(named.values())))}), and a record"
+        f" references it now. {written} rows were restored, nothing else was changed."
+        + (f" {len(lost):,} of these could not be restored: no undo file has them." if lost else "")
         + " Either an operation of the server took longer than the grace (lengthen the grace), or the database was"
         " restored from a backup."
     )

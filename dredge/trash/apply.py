@@ -232,7 +232,7 @@ class Applier:
 
     def _repositories(self, group: Sequence[TrashFinding]) -> list[UnavailableError]:
         """Remove deleted repositories in one deletion; those that it left without an outcome one by one, each after
-        another read of the references. The design's cleaner goes on after one that fails; returns the failures."""
+        another read of the references. As in lakeFS's design, a failure stops no other; returns the failures."""
         error: UnavailableError | None = None
         try:
             self._group(group)
@@ -375,7 +375,7 @@ class Applier:
             self._markers.add(finding.key)
 
     def _look(self) -> References:
-        """Read all references now, and restore what was removed and is named again."""
+        """Read all references now, and restore removed rows with a reference."""
         with self._store.view() as view:
             references = self._references(view)
         self._check_removed(references)
@@ -410,8 +410,8 @@ def _is_repository(finding: TrashFinding) -> bool:
 
 def _groups(findings: Iterable[TrashFinding], most: int, guards_max: int) -> Iterator[list[TrashFinding]]:
     # Partitions first, then keys, markers last; small findings share a read of the references. A group of deleted
-    # repositories, each with one guard, is one deletion: what it removed is compared with the references before more
-    # go.
+    # repositories, each with one guard, is one deletion; its removals are compared with the references before the next
+    # deletion.
     def place(finding: TrashFinding) -> tuple[bool, bool, bool]:
         return finding.key is not None, finding.partition == MARKERS, _is_repository(finding)
 

@@ -16,7 +16,7 @@ from dredge.errors import ConfigError, RefusedError
 from dredge.kv.rows import name_of, show, show_key
 from dredge.settings import HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
 
-# Code of a finding held for want of a proof; its wait begins again afterwards.
+# Code of a finding that is held, because it cannot be proved unreferenced; its wait begins again afterwards.
 HELD = "held"
 # `trash` may be deleted; `wait`: it may come into use, or another operation comes first; `report`: for a person, never
 # deleted. Live rows have no finding.
@@ -47,7 +47,7 @@ _SMALL_STORE = 100
 
 @dataclass(frozen=True, slots=True)
 class TrashFinding:
-    """A partition or key without proof of life."""
+    """A partition or key that is not plainly live."""
 
     partition: bytes
     key: bytes | None  # None for the whole partition
@@ -68,7 +68,7 @@ class TrashFinding:
         return show(self.partition) if self.key is None else show_key(self.partition, self.key)
 
     def age(self, now: datetime) -> timedelta | None:
-        """Its age by its id or record, else by its first look."""
+        """Its age by its id or record, else since the first look that found it."""
         begun = self.since or self.first_seen
         return None if begun is None else now - begun
 
@@ -220,7 +220,7 @@ class TrashMargins:
 
     @property
     def ages(self) -> timedelta:
-        """The sum of all ages in the rules. A wait with a smaller sum does not count for a larger sum."""
+        """The sum of all margins of age. A wait that began under a smaller sum does not count."""
         return self.id_age + self.expiry + self.ownership_expiry + self.unnamed
 
     @classmethod
@@ -251,13 +251,13 @@ class TrashConfig(Settings):
         default=_GRACE_HOURS,
         minimum=_GRACE_HOURS,
         maximum=HOURS_MAX,
-        because="a shorter one removes data of operations in progress. For tests, on a store without"
-        " writers, there is unsafe_grace_seconds",
+        because="a shorter one removes data of operations in progress. In tests, on a store without writers,"
+        " use unsafe_grace_seconds",
     )
     unsafe_grace_seconds: float | None = setting(
         "Unsafe grace in seconds",
-        "Replaces the grace and **can remove rows of operations in progress**. 0: a run removes its own"
-        " finds. For tests, on a store without writers. Empty: not used.",
+        "Replaces the grace and **can remove rows of operations in progress**. 0: a run removes rows that it found"
+        " itself. For tests, on a store without writers. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,
@@ -267,25 +267,25 @@ class TrashConfig(Settings):
     )
     max_partitions: int | None = setting(
         "Most partitions to remove",
-        f"More than this, and nothing is removed. Empty: {TrashLimits().partitions:,}.",
+        f"A run that would remove more removes nothing. Empty: {TrashLimits().partitions:,}.",
         default=None,
         minimum=0,
     )
     max_rows: int | None = setting(
         "Most rows to remove",
-        f"More than this, and nothing is removed. Empty: {TrashLimits().rows:,}.",
+        f"A run that would remove more removes nothing. Empty: {TrashLimits().rows:,}.",
         default=None,
         minimum=0,
     )
     max_bytes: int | None = setting(
         "Most bytes to remove",
-        f"More than this, and nothing is removed. Empty: {TrashLimits().size_bytes:,}.",
+        f"A run that would remove more removes nothing. Empty: {TrashLimits().size_bytes:,}.",
         default=None,
         minimum=0,
     )
     max_percent: float | None = setting(
         "Largest share of partitions to remove",
-        f"A larger share of all partitions, and nothing is removed. Empty: {TrashLimits().partition_percent:g}.",
+        f"A run that would remove a larger share removes nothing. Empty: {TrashLimits().partition_percent:g}.",
         default=None,
         minimum=0,
         maximum=100,

@@ -39,6 +39,7 @@ from dredge.trash.names import (
     tail,
 )
 
+_STOPPED = "Nothing more was removed. Check that this is lakeFS's store."
 State = Literal["active", "in-deletion", "initial"]
 _STATES: Mapping[int, State] = {
     messages.RepositoryState.ACTIVE: "active",
@@ -113,11 +114,9 @@ def _repositories(view: RowView) -> Iterator[RepositoryRecord]:
         name = show_key(REPOSITORIES, entry.key)
         record = messages.decode(messages.RepositoryData, entry.value, name)
         if record.id != tail(entry.key, REPOSITORY_PREFIX) or not xid.is_xid(record.instance_uid):
-            raise FormatError(
-                f"{name}: the record has another repository id, or no instance. The run stopped."
-            )
+            raise FormatError(f"{name}: the record has another repository id, or no instance id. {_STOPPED}")
         if record.state not in _STATES:
-            raise RefusedError(f"{name}: state {record.state} is unknown to this version. The run stopped.")
+            raise RefusedError(f"{name}: state {record.state} is unknown. Use a newer version of Dredge.")
         created = messages.from_timestamp(record.creation_date)
         yield RepositoryRecord(record.id, record.instance_uid, _STATES[record.state], created, entry.value)
 
@@ -133,7 +132,7 @@ def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
         except FormatError as error:
             raise FormatError(f"{name}: {error}") from error
         if branch.name != tail(entry.key, BRANCH_PREFIX):
-            raise FormatError(f"{name}: the record has another branch name. The run stopped.")
+            raise FormatError(f"{name}: the record has another branch name. {_STOPPED}")
         tokens = tuple(token.encode() for token in branch.tokens)
         found[branch.name] = BranchRecord(branch.name, branch.commit_id, tokens, entry.value)
     return found
@@ -325,7 +324,7 @@ def _read_commit(partition: bytes, key: bytes, value: bytes) -> CommitLook:
     name = show_key(partition, key)
     record = messages.decode(messages.CommitData, value, name)
     if record.id != tail(key, COMMIT_PREFIX):
-        raise FormatError(f"{name}: the record has another commit id. The run stopped.")
+        raise FormatError(f"{name}: the record has another commit id. {_STOPPED}")
     return CommitLook(tuple(record.parents), bool(record.meta_range_id), record.generation)
 
 

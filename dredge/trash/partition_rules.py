@@ -2,7 +2,7 @@
 
 Records decide first, then the shape of a name. A partition without a matching rule is live, or a person decides.
 
-Source: docs/trash.md ("What is trash"), measured on a real server; every rule has its dumps in tests/fixtures/kv.
+Source: docs/trash.md ("Rules"), measured on a real server; every rule has its dumps in tests/fixtures/kv.
 
 Branch heads and tokens of the last look are noted (`Noted`); by the rows it lacks, a database restored from a backup is
 detected. lakeFS never removes commit records, so a missing one means an older or another database. A token without a
@@ -50,7 +50,7 @@ class Noted:
         return Noted(look.heads, named, lately)
 
     def begun_anew(self) -> Noted:
-        """The same without times: missed tokens are missed from the next look on."""
+        """The notes without times: the time of a missed token begins at the next look."""
         return Noted(self.heads, self.named | self.missed.keys())
 
 
@@ -192,7 +192,7 @@ def partitions(classifier: Classifier) -> Iterator[TrashFinding]:
     for partition in sorted(look.unsure):
         yield TrashFinding(partition, None, "in-motion", "wait", "was in use when this look began")
     for partition in look.unknown:
-        yield TrashFinding(partition, None, "unknown", "report", "not a name that lakeFS writes: left alone")
+        yield TrashFinding(partition, None, "unknown", "report", "not a name that lakeFS writes: it stays")
 
 
 def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) -> Iterator[TrashFinding]:
@@ -249,11 +249,11 @@ def _unusable(classifier: Classifier, record: RepositoryRecord) -> TrashFinding:
     key = names.REPOSITORY_PREFIX + record.name.encode()
     size = len(key) + len(record.value)
     if record.state == "in-deletion":
-        why = "repeat the delete through the API"
+        why = "its deletion has not ended: delete it again through the API"
         return TrashFinding(names.REPOSITORIES, key, "repository-in-deletion", "report", why, 1, size)
     if classifier.is_young(record.created):
         return TrashFinding(names.REPOSITORIES, key, "repository-initial", "wait", _CREATING, 1, size)
-    why = "its create failed: get it through the API, which marks it, then delete it there"
+    why = "its creation failed: get it through the API, so that lakeFS marks it, then delete it"
     return TrashFinding(names.REPOSITORIES, key, "repository-initial", "report", why, 1, size)
 
 

@@ -36,7 +36,7 @@ def restore(
         held.claim(store)
         if run_id not in held.runs():
             raise ConfigError(
-                f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
+                f"{state.writer.uri} has no run {run_id}. Its runs: {', '.join(held.runs()) or 'none'}"
             )
         undo = held.undo(run_id)
 
@@ -90,8 +90,8 @@ def unqueue(
     """Remove the queue markers of live tokens (referenced by a branch of an active repository).
 
     The server can queue a live token: if the database's answer to the update of a branch is lost, the server reports an
-    error and queues the new token. Its next drop would delete acknowledged uploads. So removing the marker is always
-    safe. A person starts it, because the marker is the trace of a failure in the server. Returns one entry per marker:
+    error and queues the new token. Its next drop would delete acknowledged uploads. Removing such a marker deletes no
+    data. A person starts it, because the marker is the trace of a failure of the server. Returns one entry per marker:
     `token`, `branches` with a reference, and `fate` (`would remove`, `removed`, `changed`)."""
     run_id = new_descending_xid(clock())
     with state.held(f"unqueue {run_id}") as held:

@@ -102,7 +102,7 @@ def _marker(classifier: Classifier, partition: bytes, key: bytes, value: bytes) 
         kind = "marker-of-live-token" if live else "marker"
         return TrashFinding(partition, key, kind, verdict, "a branch references it", 1, row.size_bytes)
     if key in classifier.look.partitions:
-        return TrashFinding(partition, key, "marker", "wait", "its partition comes first", 1, row.size_bytes)
+        return TrashFinding(partition, key, "marker", "wait", "after its partition", 1, row.size_bytes)
     return classifier.candidate(partition, key, "marker", "its partition is empty", row)
 
 
@@ -114,7 +114,7 @@ def _pull_index(classifier: Classifier, partition: bytes, key: bytes, value: byt
     status = classifier.status_of(owner)
     row = one_row(key, value)
     if status in _UNDECIDED:
-        return TrashFinding(partition, key, "pull-index", "wait", "follows its repository", 1, row.size_bytes)
+        return TrashFinding(partition, key, "pull-index", "wait", "with its repository", 1, row.size_bytes)
     if status == "active":
         instance = classifier.look.instances.get(owner)
         if instance is not None and b"pulls/" + pull.encode() in instance.others:
@@ -209,7 +209,7 @@ def _heartbeat(classifier: Classifier, partition: bytes, key: bytes, value: byte
     if not key.startswith(b"instances/"):
         return _left_alone(partition, key, value)
     beat = messages.decode(messages.InstanceHeartbeat, value, show_key(partition, key))
-    return _expired(classifier, partition, key, value, "heartbeat", "last beat is old", beat.updated_at)
+    return _expired(classifier, partition, key, value, "heartbeat", "its heartbeat is old", beat.updated_at)
 
 
 def _status_record(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding | None:
@@ -233,8 +233,8 @@ def _expired(
     why: str,
     updated: messages.Timestamp,
 ) -> TrashFinding | None:
-    if not updated.seconds:  # without a time it is left alone, not taken for one of 1970
-        return _left_alone(partition, key, value, "has no time of an update")
+    if not updated.seconds:  # no time is no time of 1970
+        return _left_alone(partition, key, value, "has no update time")
     since = messages.from_timestamp(updated)
     if classifier.now - since < classifier.margins.expiry:
         return None
@@ -253,14 +253,14 @@ def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: 
     elif owner in classifier.look.unsure:
         why = "its repository's partition was in use when this look began"
     else:
-        return classifier.candidate(partition, key, HANDED_OVER, "goes after its repository's partition", row)
+        return classifier.candidate(partition, key, HANDED_OVER, "removed after its repository", row)
     return TrashFinding(partition, key, "deleted-entry", "wait", why, row.rows, row.size_bytes)
 
 
 def _left_alone(
     partition: bytes, key: bytes, value: bytes, why: str = "not a key that lakeFS writes here"
 ) -> TrashFinding:
-    return TrashFinding(partition, key, "unknown", "report", f"{why}: left alone", 1, len(key) + len(value))
+    return TrashFinding(partition, key, "unknown", "report", f"{why}: it stays", 1, len(key) + len(value))
 
 
 _RULES: Mapping[bytes, _Rule] = {

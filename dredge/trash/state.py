@@ -102,7 +102,7 @@ class TrashState:
     def check_right(self) -> None:
         """Raise LeaseHeldError unless this try may continue; called right before every removal."""
         if self._right is None:
-            raise LeaseHeldError(f"{self.writer.uri} is not held by this run. Nothing was changed.")
+            raise LeaseHeldError(f"{self.writer.uri}: this run does not hold its lease. Nothing was changed.")
         self._right.check()
 
     def claim(self, store: RowReader) -> str:
@@ -133,8 +133,7 @@ class TrashState:
 
     def belongs(self, store: RowReader) -> tuple[bool, bool]:
         """Whether the folder belongs to this store or is new, and whether the database is the same as at the last
-        look.
-        """
+        look."""
         known = self._read(STORE)
         if known is None:
             return True, True
@@ -289,8 +288,8 @@ class TrashState:
             except ConflictError:
                 continue
         raise UnavailableError(
-            f"{self.writer.uri}/{_REMOVED} kept changing, so the removals of this run are only in its undo files. Run"
-            " again without another run at the same time."
+            f"{self.writer.uri}/{_REMOVED}: other runs kept changing it, so the removals of this run are only in its"
+            " undo files. Run again when no other run is in progress."
         )
 
     def _put(self, key: str, value: dict[str, Any]) -> None:

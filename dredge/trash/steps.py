@@ -132,7 +132,7 @@ def _scan(
     now = trusted_now(store, clock(), margins)
     waiting, noted = (read_waiting(state, store), state.noted()) if state else (no_list(), Noted())
     if waiting.problem and not notes:
-        notes += (f"All waits begin again: the pending list cannot be used: {waiting.problem}.",)
+        notes += (f"All waits begin again, because the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
     check_known(look, store.location)
     # A look with shorter margins must keep tokens for later looks.
@@ -197,7 +197,7 @@ def _remove(
     def removed() -> str:
         if not applier.rows_deleted:
             return ""
-        return f"{applier.rows_deleted:,} rows were removed; to restore them: restore --run {run_id}."
+        return f"{applier.rows_deleted:,} rows were removed; `dredge trash restore --run {run_id}` restores them."
 
     state.set_open_run(run_id)
     try:
@@ -255,8 +255,7 @@ def check(
     config: TrashConfig, store: OpenStore, options: StorageOptions | None = None, clock: Clock = utc_now
 ) -> Preflight:
     """Check the requirements of a scan and a clean. Writes nothing to lakeFS's database, so the right to delete rows is
-    not checked.
-    """
+    not checked."""
     return perform(config.state_uri, _groups(config, store, options, clock))
 
 
@@ -289,7 +288,7 @@ def _store(config: TrashConfig, store: OpenStore, state: TrashState, clock: Cloc
                 RefusedError.kind,
             )
         else:
-            yield ok("kv_clock", "it has none" if told is None else "it agrees with this machine's")
+            yield ok("kv_clock", "it has no clock" if told is None else "its clock is right")
         yield _state_line(found, state)
 
 

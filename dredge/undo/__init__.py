@@ -12,7 +12,7 @@ deleted              the deleted objects of a run, from its ledger and candidate
 side_run             a run beside collections, and its tasks
 restore              restores the deletions of a run; putting_back: single objects
 purge                deletes old versions and copies permanently
-leftovers            selects and deletes them: the only module with their deleters
+leftovers            selects and deletes these: the only module with their deleters
 
 `deleted.Collected` describes a repository and opens its runs, so undo needs no collector.
 """

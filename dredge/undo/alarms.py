@@ -1,5 +1,5 @@
-"""Alarms: live objects deleted by a run, without an expired commit as explanation. Until a person acknowledges an
-alarm, no run deletes or purges in the repository.
+"""Alarms: a run deleted objects that are live, and no expired commit explains it. Until a person acknowledges an alarm,
+no run deletes or purges in the repository.
 
     <state>/alarms/<run id>-<try>.parquet    rows of the objects: address, hash, run with the deletion, outcome, message
     <state>/alarms/<run id>-<try>.json       the alarm

@@ -1,7 +1,7 @@
 """The deleted objects of a run: its candidates with their outcomes in the ledger, and the selection of a restore.
 
 The raw ledger is read, including that of a killed sweep. A candidate without a row may have been deleted right before
-the kill, so a restore includes it. A purge leaves it, and then the record of the run stays, too.
+the kill, so a restore includes it. A purge leaves such an object, and then the record of the run stays too.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
     rows = folder.read_part(part, _COLUMNS)
     if any(not address.startswith(tuple(below)) for address in rows["address"].to_pylist()):
         raise FormatError(
-            f"{part.name} of {folder.uri} names an object outside {', '.join(below)}. Nothing was done."
+            f"{part.name} of {folder.uri} has an object outside {', '.join(below)}. Nothing was changed."
         )
     raw, done_by = ledger.read_raw_with_time(folder, ledger.part_stem(part))
     found = ledger.best(raw)

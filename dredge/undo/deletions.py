@@ -43,7 +43,7 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
-# Rises with the meaning of the hashes: a record of another format cannot be compared, and is reported.
+# A new number for each new meaning of the hashes: records of another format cannot be compared, and are reported.
 FORMAT = 2
 _AT_ONCE = 16
 
@@ -64,7 +64,7 @@ class Deletion:
 
     @property
     def sweep(self) -> str:
-        """Run and try of the sweep. A resumed sweep deletes also objects added in between."""
+        """Run and try of the sweep. A resumed sweep also deletes objects that were added after its start."""
         return self.hashes.key.rpartition("/")[2].removesuffix(".u64")
 
     def can_come_back(self, now: datetime) -> bool:
@@ -114,8 +114,8 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     data = _encode(deletion)
     if not replace_again(run.state, key, data, tag, lambda found: found == data):
         raise ConflictError(
-            f"run {plan.run_id}: another try of its sweep wrote {run.state.uri}/{key} in the same moment. This try"
-            " deleted nothing. Run the step again when it is not being run elsewhere."
+            f"run {plan.run_id}: another try of its sweep wrote {run.state.uri}/{key} at the same moment. This try"
+            " deleted nothing. Check whether the step is also in progress elsewhere; run it again when it is not."
         )
 
 

@@ -164,8 +164,7 @@ _SECOND = timedelta(seconds=1)
 
 def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
     """The slices of objects: folders below the first one with a time in their names, as in `data/<slice>/<name>`. Other
-    folders are listed by every run, and other collectors have no slices.
-    """
+    folders are listed by every run, and other collectors have no slices."""
     found = pc.unique(pc.struct_field(pc.extract_regex(addresses, "^[^/]+/(?P<slice>[^/]+)/"), "slice"))
     opened = [descending_time(name) for name in found.to_pylist() if name is not None and is_run_id(name)]
     return Coverage.of((at, at + _SECOND) for at in opened).at_most(INTERVALS_MAX)
@@ -219,7 +218,7 @@ def find_old_folders(
     old = [
         run_id for run_id in run_ids(runs) if run_id not in place.kept and descending_time(run_id) < oldest
     ]
-    # A random choice: folders that stay for ever must not keep others from a check.
+    # A random choice: each run checks few folders, and must not spend this on folders that always stay.
     chosen = random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX))
     found = OldFolders(left=len(old) - len(chosen))
 

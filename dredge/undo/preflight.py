@@ -21,7 +21,7 @@ _RIGHTS: Mapping[str, tuple[str, str]] = {
     DELETE: ("s3:DeleteObject, storage.objects.delete", "delete"),
 }
 _CONDITIONS_TODO = (
-    "Use a version of the store with conditional writes: without them two runs at once are not excluded."
+    "Use a version of the store with conditional writes: without them two runs can work at the same time."
 )
 
 
@@ -63,7 +63,7 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
             "undo",
             "warning",
             f"off: {way.why}",
-            "Turn on versioning of the bucket, or set undo to quarantine; else deletions are permanent.",
+            "Turn on versioning of the bucket, or set undo to quarantine; otherwise deletions are permanent.",
         )
     else:
         yield ok("undo", f"{way.way}: {way.why}")
@@ -109,7 +109,7 @@ def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
             "warning",
             f"the bucket locks each version for {days:,} days after its creation: until then a purge cannot delete it"
             " and its bytes stay",
-            "Space is freed only later; set purge_days accordingly.",
+            "Set purge_days to at least this number.",
         )
     else:
         yield ok("object_lock", "the bucket has no rule that locks objects")
@@ -143,11 +143,9 @@ def _of_folder(
     if CONDITIONS in found.refused:
         yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_TODO)
     elif WRITE not in found.refused:
-        yield ok(f"{check}_conditions", "the store heeds conditions of writes")
+        yield ok(f"{check}_conditions", "the store supports conditional writes")
     if ORDER in found.refused:
-        todo = (
-            "Use a store that lists keys in the order of their bytes: else nothing proves a listing complete."
-        )
+        todo = "Use a store that lists keys in the order of their bytes: else no listing is proved complete."
         yield line_of(f"{check}_order", found.refused[ORDER], todo)
     elif not {WRITE, LIST} & found.refused.keys():
         yield ok(f"{check}_order", "the store lists keys in the order of their bytes")

@@ -95,8 +95,7 @@ def is_archived(error: DredgeError) -> bool:
 
 def _not_copied(error: DredgeError) -> Protected:
     """A permanent error keeps the object until the next run; a temporary error, or an error for a person to correct, is
-    retried.
-    """
+    retried."""
     text = str(error)
     if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and not is_archived(error)):
         return Protected(ledger.FAILED, "AccessDenied" if "AccessDenied" in text else NOT_COPIED, text)

@@ -245,8 +245,7 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Tally
 
 def _has_untold(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:
     """Whether deletions without a ledger row (of a killed sweep) may have leftovers. No purge deletes these; while they
-    exist, the check of later runs needs the record.
-    """
+    exist, the check of later runs needs the record."""
     choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
     rows = _rows(swept)
     rows = rows.filter(pc.invert(pc.is_in(rows["outcome"], pa.array(_WENT))))

@@ -117,8 +117,7 @@ class PuttingBack:
 
     def _is_another(self, found: ObjectInfo, row: Mapping[str, Any]) -> bool:
         """Whether an object of the listed size differs by its tag: a restored version keeps its tag except for a copy;
-        a copy may have another tag.
-        """
+        a copy may have another tag."""
         if row["etag"] is None or found.etag == row["etag"] or not found.size:
             return False
         tags = (found.etag or "", row["etag"])
@@ -156,8 +155,7 @@ class PuttingBack:
 
 def _is_the_one(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
     """Whether a version matches the listed object; the store's tag of the same bytes never changes. A run without a
-    listing has no tag: names of such objects are never reused.
-    """
+    listing has no tag: names of such objects are never reused."""
     return bool(version.size == row["size"] and row["etag"] in (None, version.etag))
 
 

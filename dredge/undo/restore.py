@@ -129,7 +129,7 @@ def _pin(
     found = run.spread(runner, RestoreOutput.STEP, choose, chosen, tasks, "parts")
     objects = sum(result.objects for result in found)
     if not objects:
-        raise ConfigError(f"no deletion of run {config.run} matches. Nothing was restored.")
+        raise ConfigError(f"no deletion of run {config.run} fits the selection. Nothing was restored.")
     sets = tuple(
         LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for result in found for part in result.hashes
     )
@@ -160,7 +160,7 @@ def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> N
         pin = narrow_pin(run.state, run.plan.run_id, sets, objects, size_bytes, run.store_now())
         record.details["pin"] = pin.text if pin is not None and objects else ""
     except DredgeError as error:
-        record.warn(f"runs list the slices of the restored objects again until the pin ends: {error}")
+        record.warn(f"its end was not recorded, so runs list its slices again until the pin ends: {error}")
 
 
 def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:

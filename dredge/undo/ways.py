@@ -167,8 +167,7 @@ KEEP_DAYS = 30.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreConfig(Settings):
     """The deletions to restore, and the end of their pin. Each collector adds the texts for its repositories, prefixes
-    and reasons.
-    """
+    and reasons."""
 
     repository: str = setting("Repository", "Name or URI.")
     run: str = setting("Run", "Id of the deleting run, or the URI of its folder.")
@@ -191,7 +190,7 @@ class RestoreConfig(Settings):
     )
     keep_days: float = setting(
         "Days to keep",
-        "Days of the pin: until then no run deletes the restored objects.",
+        "For this long no run deletes the restored objects (their pin).",
         default=KEEP_DAYS,
         minimum=1,
         maximum=DAYS_MAX,

@@ -50,7 +50,7 @@ def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
     from dredge.icechunk.collection.steps import Run
 
     if not run_uri:
-        raise ConfigError("this run has no plan: see the log of the failed task. Nothing was done.")
+        raise ConfigError("this run has no plan: see the log of the failed task. Nothing was changed.")
     return Run.open(run_uri, storage_options(aws_conn_id))
 
 

@@ -38,7 +38,7 @@ class ReachesLakeFS:
     def open_run(self, run_uri: str) -> steps.Run:
         """Open a run with the server and the stores of the connections."""
         if not run_uri:
-            raise ConfigError("this run has no plan: see the log of the failed task. Nothing was done.")
+            raise ConfigError("this run has no plan: see the log of the failed task. Nothing was changed.")
         return steps.Run.open(run_uri, storage_options(self.aws_conn_id), self.hook.client)
 
 

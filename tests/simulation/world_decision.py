@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.gc.witness.mark import find_unknown
-from dredge.gc.witness.record import COMMITS, Known, Past, sort_out
+from dredge.gc.witness.mark import find_unknown, sort_out
+from dredge.gc.witness.record import COMMITS, Known, Past
 from dredge.hashing import hash64
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, due

@@ -1,22 +1,18 @@
-"""Bulk delete: re-check, then delete the candidates, and write the outcome of each to the ledger.
+"""Bulk delete: re-check, then delete the candidates in rounds, and write the outcome of each to the ledger.
 
-    unbroken chain? guards passed? approved, if needed? mark young enough?
       → re-check → delete, group by group, through the gate → settle
            ↑                      │
            └ a ref at an unchecked commit, other rules, an hour ┘
 
 New commits on known parents do not end a round: their addresses leave the candidates while workers delete.
-
-The candidates must come from an unbroken chain of listing, mark, subtract and guards, read again before each round:
-the re-check omits data of the mark, so it must be the mark of these candidates.
 """
 
 import itertools
-import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dredge.approve.records import approval_inputs, approval_of
-from dredge.errors import UnavailableError
+from dredge.approve.sweep import Sweep
+from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.sweep import (
     BulkDeleteOutput,
@@ -41,10 +37,9 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import Site, check_before_deleting
 from dredge.runs.clock import running_seconds
-from dredge.runs.gate import GateConfig, Watch
-from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import Ahead, StepRecord, check_chain, collect_links, refuse_old_mark
-from dredge.runs.sweep import sweep_then_settle
+from dredge.runs.gate import Watch
+from dredge.runs.payload import PartInfo, StepSummary
+from dredge.runs.run import Ahead
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import read_hashes, unite
 from dredge.storage import store_clock
@@ -57,169 +52,131 @@ _STEP = BulkDeleteOutput.STEP
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
-    """Delete the candidates after a re-check; a dry run only counts them.
-
-    After an error the step continues where the ledger ends.
-
-    Raises:
-        RefusedError: a guard refused, an approval is missing, the results do not belong together, the mark is too old
-            or of another version, or the namespace is blocked or owned by another server.
-        AlarmError: live objects had been deleted, without an acknowledgement.
-        LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted, or branches not be checked; the others were deleted.
-        ConfigError: the credentials may not delete, and no object was deleted.
-        PartialError: the credentials may not delete the rest.
-    """
-    inputs: list[type[StepOutput]] = [
-        *BulkDeleteOutput.INPUTS,
-        *approval_inputs(run.plan, run.folder, ApproveOutput),
-    ]
+    """Delete the candidates after a re-check; a dry run only counts them. After an error the step continues where the
+    ledger ends. Raises RefusedError: a guard refused, an approval is missing, the results do not belong together, the
+    mark is too old or of another version, or the namespace is blocked or owned by another server; AlarmError: live
+    objects had been deleted, without an acknowledgement; LeaseHeldError: another run has taken over; UnavailableError,
+    ConfigError, PartialError: some objects could not be deleted, or branches not be checked."""
 
     def look(found: Mapping[str, StepSummary]) -> Seen | None:
-        deletes = _deletable(CheckLimitsOutput.of(found[CheckLimitsOutput.STEP])) and not run.plan.dry_run
+        deletes = found[CheckLimitsOutput.STEP].counts["deletable_objects"] and not run.plan.dry_run
         return look_before_recheck(run) if deletes else None
 
     seen = Ahead(look)
-    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record, seen), inputs, seen)
-
-
-def _deletable(guards: CheckLimitsOutput) -> int:
-    return guards.counts["deletable_objects"]
-
-
-def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord, seen: Ahead[Seen | None]) -> None:
-    guards, parts = record.input(CheckLimitsOutput), record.input(SubtractOutput).candidates
-    if run.plan.dry_run:
-        if parts:
-            _check_chain(run, record)
-        record.status = "dry_run"
-        record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
-        record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
-        return
-    approval_of(run, record, ApproveOutput)
-    record.input(ListCommittedOutput).refuse_other_readings()
-    refuse_old_mark(run)
-    sweep_then_settle(
-        record,
-        lambda: _sweep(run, runner, record, parts, seen),
-        lambda complete: settle(run, runner, record, parts, complete),
-        # Each round of deleting begins with a re-check.
-        lambda: "rechecks" in record.details,
+    return run.step(
+        BulkDeleteOutput,
+        lambda record: _Sweep(run, runner, record, seen).perform(),
+        _Sweep.inputs(run),
+        seen,
     )
 
 
-def _check_chain(run: Run, record: StepRecord) -> None:
-    """Check the chain of the inputs of the sweep: unbroken and unchanged."""
-    approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
-    check_chain(run.folder, _STEP, collect_links([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+@dataclass(slots=True)
+class _Sweep(Sweep[Run]):
+    OUTPUT, APPROVE = BulkDeleteOutput, ApproveOutput
 
+    seen: Ahead[Seen | None]
 
-def _sweep(
-    run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], seen: Ahead[Seen | None]
-) -> None:
-    """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
-    if not parts:
-        return
-    guards = record.input(CheckLimitsOutput)
-    tasks = run.shares(runner, parts)
-    if not _deletable(guards):  # a re-check would protect nothing
-        _check_chain(run, record)
+    @property
+    def has_begun(self) -> bool:
+        # Each round of deleting begins with a re-check.
+        return "rechecks" in self.record.details
+
+    def refuse_alarmed(self) -> None:
+        refuse_alarmed(self.run.state, f"run {self.run.plan.run_id} deletes nothing")
+
+    def check_chain(self) -> None:
+        if self.record.input(SubtractOutput).candidates:
+            Sweep.check_chain(self)
+
+    def settle(self, complete: bool) -> DredgeError | None:
+        return settle(self.run, self.runner, self.record, complete)
+
+    def delete(self) -> None:
+        """Delete in rounds: each begins with a re-check, and ends after an hour, or at a change to be re-checked."""
+        if not (parts := self.record.input(SubtractOutput).candidates):
+            return
+        committed = self.record.input(ListCommittedOutput)
+        committed.refuse_other_readings()
+        tasks = self.run.shares(self.runner, parts)
+        if not self.record.input(CheckLimitsOutput).counts[
+            "deletable_objects"
+        ]:  # a re-check would protect nothing
+            self._keep(tasks)
+            return
+        subtracted = Subtracted.of_mark(self.run, committed)
+        for turn in itertools.count():
+            if turn:
+                self.check_approval()
+            self._check_again(subtracted, turn)
+            watch = self._delete_round(tasks, subtracted, turn)
+            if watch is None:
+                return
+            if watch.error is not None or watch.found is None:
+                silence = self.run.plan.config.safety.watch_silence_seconds_max
+                why = watch.reason or f"branch heads were not checked for more than {silence:g} s"
+                raise UnavailableError(
+                    f"the sweep stopped because {why}. The ledger has all deletions. Run the step again when lakeFS and"
+                    " the store answer; it continues from the ledger."
+                )
+            if watch.found != ROUND_OVER:
+                self.record.warn(f"the sweep stopped ({watch.found}) and checked again")
+
+    def _keep(self, tasks: Sequence[list[PartInfo]]) -> None:
+        self.check_chain()
         held = KeepConfig(
-            attempt=record.attempt.number, fencing=run.plan.lease.fencing, holds=guards.hold_files
+            attempt=self.record.attempt.number,
+            fencing=self.run.plan.lease.fencing,
+            holds=self.record.input(CheckLimitsOutput).hold_files,
         )
-        run.spread(runner, _STEP, keep_parts, held, tasks, "objects", sum(part.rows for part in parts))
-        return
-    subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
-    for turn in itertools.count():
-        if turn:
-            approval_of(run, record, ApproveOutput)
-        where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
+        self.run.spread(self.runner, _STEP, keep_parts, held, tasks, "objects", _rows(tasks))
+
+    def _check_again(self, subtracted: Subtracted, turn: int) -> None:
+        where = f"recheck/{self.record.attempt.number:03d}-{turn:03d}"
         with at_once() as ask:
             # Written before the first round deletes.
-            noted = None if turn else ask(_note_deletion, run, record)
-            figures = recheck(run, runner, subtracted, where, None if turn else seen.result(record.inputs))
+            noted = None if turn else ask(self._note_deletion)
+            seen = None if turn else self.seen.result(self.record.inputs)
+            figures = recheck(self.run, self.runner, subtracted, where, seen)
         if noted is not None:
             noted.result()
-        record.details.setdefault("rechecks", []).append(figures)
-        watch = _delete(run, runner, record, tasks, subtracted, turn)
-        if watch is None:
-            return
-        if watch.error is not None or watch.found is None:
-            silence = run.plan.config.safety.watch_silence_seconds_max
-            why = watch.reason or f"branch heads were not checked for more than {silence:g} s"
-            raise UnavailableError(
-                f"the sweep stopped because {why}. The ledger has all deletions. Run the step again when lakeFS and the"
-                " store answer; it continues from the ledger."
-            )
-        if watch.found != ROUND_OVER:
-            record.warn(f"the sweep stopped ({watch.found}) and checked again")
+        self.record.details.setdefault("rechecks", []).append(figures)
+
+    def _note_deletion(self) -> None:
+        """Write the hashes of all candidates beside the lease; later runs compare them with the live set."""
+        self.record.attempt.check()  # an overtaken try must leave no record of a deletion
+        parts = self.record.input(CheckLimitsOutput).may_go(self.record.input(SubtractOutput))
+        note_deletion(self.run, unite([read_hashes(self.run.folder, part) for part in parts]))
+
+    def _delete_round(
+        self, tasks: Sequence[list[PartInfo]], subtracted: Subtracted, turn: int
+    ) -> Watch | None:
+        """Delete in a round; returns the watch if the gate closed before the end."""
+        run = self.run
+        # Read again after the re-check, right before deleting.
+        with at_once() as ask:
+            sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
+            right = ask(self.check_right, lambda: check_before_deleting(Site.of_run(run)))
+            asked, at = running_seconds(), store_clock(run.state, "")
+        kept, veto, pins = sharing.result(), right.result(), pins_read.result()
+        now, gate = run.store_now(), self.gate(turn, publishes=True)
+        config = SweepConfig(
+            gate=gate,
+            turn=turn,
+            delete_keys=run.plan.config.tuning.delete_keys,
+            alive=subtracted.live,
+            holds=self.record.input(CheckLimitsOutput).hold_files,
+            # A listed object may have been restored since.
+            pinned=sets_of([pin for pin in pins if pin.until > now]),
+            undo=run.plan.undo.way,
+            nested=tuple(sorted(kept)),
+        )
+        is_recent = running_seconds() - asked < run.plan.config.safety.heads_every_seconds
+        first = at if is_recent else None  # an old look would close the gate
+        with watching_refs(run, subtracted, gate, kept, names_of(pins), veto, first) as watch:
+            results = run.spread(self.runner, _STEP, sweep_parts, config, tasks, "objects", _rows(tasks))
+        return watch if any(results) else None
 
 
-def _note_deletion(run: Run, record: StepRecord) -> None:
-    """Write the hashes of all candidates beside the lease; later runs compare them with the live set."""
-    record.attempt.check()  # an overtaken try must leave no record of a deletion
-    parts = record.input(CheckLimitsOutput).may_go(record.input(SubtractOutput))
-    note_deletion(run, unite([read_hashes(run.folder, part) for part in parts]))
-
-
-def _delete(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    tasks: Sequence[list[PartInfo]],
-    subtracted: Subtracted,
-    turn: int,
-) -> Watch | None:
-    """Delete in a round; returns the watch if the gate closed before the end."""
-    attempt = record.attempt.number
-    # Unique to this driver, even if a number is reused after its object was lost: the checks of another driver say
-    # nothing about the workers of this one.
-    name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
-    # Read again after the re-check, right before deleting.
-    with at_once() as ask:
-        checks = [
-            ask(lambda: check_before_deleting(Site.of_run(run))),
-            ask(lambda: refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")),
-            ask(lambda: _check_chain(run, record)),
-            ask(lambda: _hold(run, record)),
-        ]
-        sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
-        approval = ask(approval_of, run, record, ApproveOutput)
-        asked, at = running_seconds(), store_clock(run.state, "")
-    kept = sharing.result()
-    for check in checks:
-        check.result()
-    veto, pins = approval.result(), pins_read.result()
-    now = run.store_now()
-    safety = run.plan.config.safety
-    gate = GateConfig(
-        lease=run.plan.lease,
-        watch=f"{_STEP}/_watch/{name}.json",
-        trusted_seconds=safety.gate_every_seconds,
-        silence_seconds_max=safety.watch_silence_seconds_max,
-        published=f"{_STEP}/_published/{name}",
-    )
-    config = SweepConfig(
-        gate=gate,
-        turn=turn,
-        delete_keys=run.plan.config.tuning.delete_keys,
-        alive=subtracted.live,
-        holds=record.input(CheckLimitsOutput).hold_files,
-        # A listed object may have been restored since.
-        pinned=sets_of([pin for pin in pins if pin.until > now]),
-        undo=run.plan.undo.way,
-        nested=tuple(sorted(kept)),
-    )
-    rows = sum(part.rows for task in tasks for part in task)
-    is_recent = running_seconds() - asked < safety.heads_every_seconds
-    first = at if is_recent else None  # an old look would close the gate
-    with watching_refs(run, subtracted, gate, kept, names_of(pins), veto, first) as watch:
-        results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
-    return watch if any(results) else None
-
-
-def _hold(run: Run, record: StepRecord) -> None:
-    with at_once() as ask:
-        newest = ask(record.attempt.check)
-        # No more waiting for an answer.
-        run.lease.renew(run.plan.lease, take_back=False, shorten=True, allowed=newest.result)
+def _rows(tasks: Sequence[list[PartInfo]]) -> int:
+    return sum(part.rows for task in tasks for part in task)

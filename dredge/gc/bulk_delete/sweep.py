@@ -122,11 +122,10 @@ class SettleResult:
     failures: list[dict[str, str | None]]
 
 
-def settle(
-    run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
-) -> DredgeError | None:
+def settle(run: Run, runner: TaskRunner, record: StepRecord, complete: bool) -> DredgeError | None:
     """Settle the ledger of a sweep, and count its outcomes; after a complete sweep every candidate must have one.
     Returns the error to end with when objects could not be deleted."""
+    parts = record.input(SubtractOutput).candidates
     tasks = run.shares(runner, parts)
     results = run.spread(
         runner, BulkDeleteOutput.STEP, settle_parts, _FAILURES_MAX, tasks, "parts", len(parts)

@@ -45,7 +45,7 @@ from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.referring import Referred, find_referring, look_at_referring, open_referring
 from dredge.gc.retention import main_parent
 from dredge.gc.run import Run
-from dredge.gc.witness.mark import find_unnamed_now
+from dredge.gc.witness.mark import Witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, LakeFSClient, Ref, Rules
 from dredge.runs.clock import running_seconds
@@ -145,7 +145,7 @@ def recheck(
     if seen is None or running_seconds() - seen.at > run.plan.config.safety.heads_every_seconds:
         seen = look_before_recheck(run)
     with at_once() as ask:
-        past = ask(Past.read, run.state, run.plan.namespace)
+        witnesses = Witnesses(run, ask(Past.read, run.state, run.plan.namespace))
         # Rules that change meanwhile differ from these in the watch.
         rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
         # With the key-value store one proof that it is the server's own covers both reads.
@@ -161,7 +161,7 @@ def recheck(
         if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
-    found = find_unnamed_now(run, active, subtracted.ranges | ranges.keys(), past.result())
+    found = witnesses.find_unnamed_now(active, subtracted.ranges | ranges.keys())
     unnamed = found - subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
     if active.all_commits:
@@ -216,16 +216,10 @@ def watching_refs(
     veto: Callable[[], str] = lambda: "",
     at: datetime | None = None,
 ) -> AbstractContextManager[Watch]:
-    """Check refs, rules, namespaces and pins at once, and every few seconds while workers delete.
-
-    Args:
-        subtracted: from the mark and the re-checks.
-        gate: of the workers; two drivers never share its keys.
-        kept: folders of other repositories; workers delete no object there.
-        pins: names of the pins known to the workers.
-        veto: returns the name of a person who rejected the run, else "".
-        at: the store's time, read before, for the first look.
-    """
+    """Check refs, rules, namespaces and pins at once, and every few seconds while workers delete. `gate`: of the
+    workers; two drivers never share its keys. `kept`: folders of other repositories, where workers delete nothing.
+    `pins`: names of the pins known to the workers. `veto`: returns why the run was rejected, else "". `at`: the store's
+    time, read before, for the first look."""
     safety, began = run.plan.config.safety, running_seconds()
     published = Published(run.folder, gate.published)
     followed = [NewCommits(run, subtracted, published), *_of_referring(run, subtracted, published)]

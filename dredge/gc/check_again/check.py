@@ -116,7 +116,7 @@ def check_again(run: Run, record: StepRecord, checked: Checked, found: Found) ->
     still_open = opened.result()
     if not still_open:
         return None
-    error = alarms.alarm_error(f"run {run.plan.run_id}: live objects had been deleted", still_open)
+    error = alarms.alarm_error(f"run {run.plan.run_id}: earlier runs deleted live objects", still_open)
     if raised is None and run.plan.dry_run:
         record.warn(str(error))
         return None
@@ -168,7 +168,7 @@ def _raise_alarm(run: Run, judged: Sequence[_Judged]) -> Alarm | None:
     """Write the alarm before restoring: a restored object is no hit in a later check."""
     if not any(item.alarming.any() for item in judged):
         return None
-    log.error("run %s: live objects had been deleted", run.plan.run_id)
+    log.error("run %s: earlier runs deleted live objects", run.plan.run_id)
     return _write_alarm(run, run.folder.label, run.store_now(), judged)
 
 
@@ -241,8 +241,8 @@ def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Jud
         record.warn(f"{found.same_hash:,} deleted addresses have the hash of a live one, but not its name")
     if found.unanswered:
         record.warn(
-            f"of {found.asked:,} deleted objects that a branch could serve, {found.unanswered:,} questions were not"
-            " answered"
+            f"branches did not answer {found.unanswered:,} requests about {found.asked:,} deleted objects that they"
+            " may serve"
         )
     for item in judged:
         if item.benign.any():
@@ -314,5 +314,5 @@ def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
 def _deletable(folder: RunFolder) -> Hashes:
     found, guards = folder.read_output(SubtractOutput), folder.read_output(CheckLimitsOutput)
     if found is None or guards is None:
-        raise FormatError(f"the candidates of {folder.uri} are gone")
+        raise FormatError(f"the candidates of {folder.uri} are missing")
     return unite([read_hashes(folder, part) for part in guards.may_go(found)])

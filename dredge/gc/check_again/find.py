@@ -26,8 +26,8 @@ from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract import EXPIRED
 from dredge.gc.undo import open_swept
-from dredge.gc.witness.record import list_tables
 from dredge.hashing import hash64
+from dredge.lakefs.files.ranges import list_tables
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.run import StepRecord
@@ -137,7 +137,7 @@ def _compare(
 def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
-    """Add objects of a new deletion served by branches without an answer about staging."""
+    """Add objects of a new deletion that branches serve, although no answer about staging has them."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:

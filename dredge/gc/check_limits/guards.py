@@ -104,8 +104,10 @@ def listing_complete(check: Check) -> Finding:
     """All listed rows were written and compared."""
     rows = sum(part.rows for part in check.listing.listed)
     counted = check.listing.counts["old_objects"]
-    whole = rows == counted == check.candidates.counts["listed_objects"]
-    return must("listing_complete", whole, rows, counted, "listed rows were written and compared")
+    compared = check.candidates.counts["listed_objects"]
+    whole = rows == counted == compared
+    text = f"of {counted:,} listed rows were written, and {compared:,} compared with the live set"
+    return must("listing_complete", whole, rows, counted, text)
 
 
 def staging_complete(check: Check) -> Finding:
@@ -120,7 +122,7 @@ def staging_complete(check: Check) -> Finding:
         copied >= counts["rows"] and counts["branches"] > 0,
         copied,
         counts["rows"],
-        f"staged addresses were read from {where}",
+        f"staged addresses of {counts['branches']:,} branches were written; {where} have {counts['rows']:,}",
     )
 
 
@@ -132,10 +134,8 @@ def order(check: Check) -> Finding:
     """
     links = collect_links(CheckLimitsOutput.INPUTS)
     wrong = list(breaks(links, check.record.inputs, plan_digest(check.run.folder)))
-    text = "results were made from each other in the order of the safety argument: listing, staging, commits"
-    if wrong:
-        text = f"results do not belong together: {'; '.join(wrong)}"
-    return must("order", not wrong, len(links) if not wrong else "not all", None, text)
+    text = f"results do not match: {'; '.join(wrong)}" if wrong else "results were made in order"
+    return must("order", not wrong, len(wrong or links), None, text)
 
 
 def live_not_empty(check: Check) -> Finding:
@@ -239,8 +239,10 @@ def namespaces_apart(check: Check) -> Finding:
 def same_namespace(check: Check) -> Finding:
     """The repository's namespace is unchanged since planning."""
     plan = check.run.plan
-    same = check.namespaces.get(plan.repository) == plan.namespace
-    return must("same_namespace", same, plan.namespace, None, "is still the repository's namespace")
+    now = check.namespaces.get(plan.repository, "missing")
+    same = now == plan.namespace
+    text = f"is {'still' if same else 'no longer'} the repository's namespace (now: {now})"
+    return must("same_namespace", same, plan.namespace, None, text)
 
 
 def lease_held(check: Check) -> Finding:

@@ -52,7 +52,7 @@ WHY = {
     " (`a%20b` as `a b`) and without a query",
     WAITING: "it waits: a run deletes only objects that an earlier run found, after the grace",
 }
-# The key-value store would settle these.
+# The records of the key-value store would decide these.
 UNSETTLED = (TOO_MANY, NO_ANSWER, NO_PATH)
 
 # The columns of candidates needed for `Holds.codes_of`.
@@ -70,7 +70,7 @@ class HoldFiles:
     cleared: PartInfo  # sorted hashes of the candidates whose hold is lifted
     # sorted hashes of candidates whose address lakeFS shows for another key; None for none
     ambiguous: PartInfo | None = None
-    confirmed: tuple[PartInfo, ...] = ()  # files of sorted hashes of the candidates that have waited
+    confirmed: tuple[PartInfo, ...] = ()  # files of sorted hashes of the candidates whose wait is over
     waits: bool = True  # all other candidates wait
 
 
@@ -161,7 +161,7 @@ class Holds:
     cleared: Hashes  # hashes of candidates whose hold for their size is lifted
     # hashes of candidates whose address lakeFS shows for another key
     ambiguous: Hashes = field(default_factory=lambda: NONE)
-    # hashes of candidates that have waited; None where no candidate has to
+    # hashes of candidates whose wait is over; None if none has to wait
     confirmed: Hashes | None = field(default_factory=lambda: NONE)
 
     @classmethod

@@ -130,7 +130,7 @@ class Asker:
         try:
             if _COMMIT_ID.match(branch):
                 raise FormatError(
-                    f"{branch!r} may be a branch and a commit, so an answer may be about the commit"
+                    f"{branch!r} may name a branch and a commit, so an answer may be about the commit"
                 )
             if question.is_page:
                 paths = [self._path(row) for row in rows]

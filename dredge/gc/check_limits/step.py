@@ -31,8 +31,8 @@ from dredge.gc.pending.advance import advance_list, leave
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import Owner, Site, claim_namespace, leave_id, read_environment_and_owner
+from dredge.gc.witness.record import leave_record
 from dredge.hashing import hash64
 from dredge.lakefs import Environment
 from dredge.runs.limits import Figures, Finding, Limits, worst
@@ -215,7 +215,7 @@ def _how_to_free(check: Check) -> str:
     text = f"{objects:,} objects are held and stay in the store: {', '.join(parts)}."
     text += f" First problem: {problem}." if problem else ""
     if check.run.plan.config.read_kv:
-        return f"{text} The staging records did not settle it this time; the next run reads them again"
+        return f"{text} This run's staging records did not decide about them; the next run reads them again"
     return (
-        f"{text} Name the connection of lakeFS's key-value store (kv_conn_id) to have its records settle it"
+        f"{text} Set kv_conn_id to the connection of lakeFS's key-value store: its records decide these cases"
     )

@@ -22,25 +22,25 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.namespaces import METADATA, Keys
-from dredge.gc.retention import compile_glob, may_match
+from dredge.gc.retention import compile_glob
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
-from dredge.lakefs.files.ranges import RangeInfo, is_table_id
-from dredge.lakefs.files.sstable import METARANGES, RANGES, read_table
+from dredge.lakefs.files.ranges import RangeInfo, is_table_id, kind_of, open_tables, read_ranges_of
+from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
-from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, read_envelope
+from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
 from dredge.runs.payload import PartInfo
 from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, in_chunks, partition_function
 from dredge.sets.hashes import NONE, Hashes, unite
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.parallel import get_ahead
 
 log = logging.getLogger("dredge")
 
-# A longer call would replace what the next steps read again.
+# More files of one call would push those out of the cache that the next steps read again.
 _KEPT_OF_A_CALL = 8 << 20
 _COLUMNS = ("address_type", "address_hash", "size")
 
@@ -163,26 +163,23 @@ def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[
     `read_before` (ranges, metaranges, files opened by earlier runs) never change and are not opened.
     """
     have = set(read_before)
-    files = reader.list_level(METADATA).objects
-    names = [info.key for info in files]
-    unread = [name for name in names if name.removeprefix(METADATA) not in have]
-    tables = [name for name in unread if _is_table(reader, name)]
-    ranges: Ranges = {}
-    for name, data in reader.get_many(tables):
-        envelope = read_envelope(data, name, None, None)
-        if envelope.kind == RANGES and envelope.entity is None and envelope.records:
-            ranges[name.removeprefix(METADATA)] = RangeFacts(envelope.records, b"", envelope.max_key)
-    return ranges, [name.removeprefix(METADATA) for name in unread]
+    listed = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
+    unread = {name: info for name, info in listed if name not in have}
+    tables = {name: info for name, info in unread.items() if is_table_id(name) or _is_table(reader, info)}
+    ranges = {
+        name: RangeFacts(table.records, b"", table.max_key)
+        for name, table in open_tables(reader, tables)
+        if kind_of(table) == RANGES and table.records
+    }
+    return ranges, list(unread)
 
 
-def _is_table(reader: ObjectReader, name: str) -> bool:
-    if is_table_id(name.removeprefix(METADATA)):
-        return True
-    size = reader.stat(name).size
-    return size >= FOOTER_SIZE and reader.get_range(name, size - len(MAGIC), len(MAGIC)) == MAGIC
+def _is_table(reader: ObjectReader, info: ObjectInfo) -> bool:
+    start = info.size - len(MAGIC)
+    return info.size >= FOOTER_SIZE and reader.get_range(info.key, start, len(MAGIC)) == MAGIC
 
 
-_INLINE = 64  # so few metaranges are read by the driver itself; starting a job would take longer
+_INLINE = 64  # up to so many metaranges the driver reads itself: starting a job takes longer
 
 
 @dataclass(slots=True)
@@ -278,18 +275,15 @@ def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
     """Read metaranges in this process."""
     # Successive commits share most ranges, so equal records are decoded once.
-    place: dict[bytes, int] = {}
-    infos: list[RangeInfo] = []
+    known: dict[bytes, RangeInfo] = {}
+    place: dict[str, int] = {}
     named: dict[str, npt.NDArray[np.int32]] = {}
     try:
         for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
-            records = read_table(data, key, kind=METARANGES, expected_id=metarange_id).records
-            for record in records:
-                if record.value not in place:
-                    place[record.value] = len(infos)
-                    infos.append(RangeInfo.decode(record.key, record.value, key))
-            named[metarange_id] = np.array([place[record.value] for record in records], np.int32)
+            infos = read_ranges_of(data, key, metarange_id, known)
+            rows = [place.setdefault(info.id, len(place)) for info in infos]
+            named[metarange_id] = np.array(rows, np.int32)
             if progress is not None:
                 progress.add(1)
     except NotFoundError as error:
@@ -299,10 +293,9 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
             " metadata --note` restores files deleted by `metadata = delete`), then start a new run."
         ) from None
     ranges: Ranges = {}
-    unite_ranges(ranges, ((info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in infos))
-    rows = {range_id: row for row, range_id in enumerate(ranges)}
-    final = np.array([rows[info.id] for info in infos], np.int32)
-    return Metaranges(ranges, {metarange_id: final[found] for metarange_id, found in named.items()})
+    found = ((info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in known.values())
+    unite_ranges(ranges, found)
+    return Metaranges(ranges, named)
 
 
 def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[str]) -> Metaranges:
@@ -465,6 +458,15 @@ class Extra:
             "commits": len(kept.commits),
             "ranges": len(self.ranges),
         }
+
+
+def may_match(globs: Iterable[str], first: bytes, last: bytes) -> bool:
+    """Whether a path from `first` to `last` (UTF-8) may match one of the patterns."""
+    for glob in globs:
+        prefix = re.split(r"[*?\[\\]", glob, maxsplit=1)[0].encode()  # the literal text at its start
+        if first[: len(prefix)] <= prefix <= last:
+            return True
+    return False
 
 
 def find_extra(

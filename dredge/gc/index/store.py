@@ -155,7 +155,7 @@ class CommittedIndex:
             manifests = ask(state.list_level, f"{MANIFESTS}/")
             index._take_checkpoint()
         names = sorted((info.key for info in manifests.result().objects), reverse=True)
-        # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
+        # Run ids sort newest first: manifests are read from old to new, so the newest part of a range counts.
         for name, data in state.get_many([name for name in names if name not in index._manifests]):
             try:
                 index._take(name, data)

@@ -67,13 +67,13 @@ class BaseRun:
         return read_history(self.folder, self.committed)
 
     def referred(self) -> Iterator[Hashes]:
-        """Hashes of the addresses that other repositories named; of the run's own settings."""
+        """Hashes of the addresses that the run's `referring_repositories` use."""
         for item in self.committed.referring:
             for part in from_json(Referred, item).live.shards.values():
                 yield read_hashes(self.folder, part)
 
     def referring_with(self, hashed: np.uint64) -> list[str]:
-        """Names of other repositories that named an address; of the run's own settings."""
+        """Names of the run's `referring_repositories` that use an address."""
         found = [from_json(Referred, item) for item in self.committed.referring]
         wanted = [np.array([hashed], np.uint64)]
         return [item.repository for item in found if item.live.find(self.folder, wanted)[0].any()]

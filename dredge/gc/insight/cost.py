@@ -51,9 +51,9 @@ KINDS = {
     TAGS_ONLY: "only because a tag names its commit",
     POLICY_ONLY: "only because of the retention policy",
     TAGS_AND_POLICY: "only because of a tag and of the retention policy",
-    REFERRING: "only because another repository names it",
+    REFERRING: "only because another repository uses it",
     GARBAGE: "garbage: the next deleting run may delete it",
-    HELD: "garbage, but held back by a guard",
+    HELD: "garbage, but held",
     DELETED: "garbage deleted by this run",
     YOUNG: "too young to be judged",
 }
@@ -365,7 +365,7 @@ def cost_lines(
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (
         ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),
-        ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
+        ("NOT IN A HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
     )
     for title, name, column, about in tables:
         if cost[name]:

@@ -20,12 +20,20 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.index.ranges import Metaranges, Ranges, decode, get_files, read_facts, with_metaranges
+from dredge.gc.index.ranges import (
+    Metaranges,
+    Ranges,
+    decode,
+    get_files,
+    may_match,
+    read_facts,
+    with_metaranges,
+)
 from dredge.gc.index.store import addresses_of
 from dredge.gc.insight.base_run import Amount, BaseRun, History, listed_shards
 from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import Keys
-from dredge.gc.retention import find_lines, may_match
+from dredge.gc.retention import find_lines
 from dredge.lakefs import Commit, Rules
 from dredge.runs.report import number_of, size_text
 from dredge.sets.hashes import read_hashes
@@ -87,7 +95,7 @@ def what_if(
     if not base.is_whole:
         raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     if len(proposals) >= PROPOSALS_MAX:
-        raise ConfigError(f"{len(proposals)} proposals are too many; {PROPOSALS_MAX - 1} are the most")
+        raise ConfigError(f"{len(proposals)} proposals were given; at most {PROPOSALS_MAX - 1} are allowed")
     history = base.history()
     dangling = _Dangling.read(base, history, ask) if known is None else _Dangling.of(history, known)
     active = [_active(base, history, dangling, proposal) for proposal in proposals]

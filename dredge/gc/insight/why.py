@@ -83,7 +83,7 @@ def why(
     with _failing(answer, STORE):
         _look_at_the_store(answer, now, options)
     base: BaseRun | None = None
-    with _failing(answer, "what runs left"):
+    with _failing(answer, "the files of earlier runs"):
         base = find_base(root, target.repository, options, whole=False)
         _note_age(answer, base, now)
         if base is None:
@@ -110,7 +110,7 @@ def why(
             for pin in pins
             if pin.has(int(_hash(target)))
         ]
-    with _failing(answer, "what runs thought of it"):
+    with _failing(answer, "the results of earlier runs"):
         answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
         answer.not_looked_at += unread
     return answer
@@ -222,8 +222,8 @@ def _find_commits(
     if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):
         answer.failed.add(COMMITS)
     if not commits.has_all:
-        known = "" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active"
-        answer.not_looked_at.append(f"commits that no branch and no tag leads to{known}")
+        known = "" if past is None else f", except {len(past.dangling):,} that {_name(base)} found active"
+        answer.not_looked_at.append(f"commits without a branch or tag{known}")
 
 
 def _to_look_at(answer: Answer, commits: _Commits) -> list[str]:

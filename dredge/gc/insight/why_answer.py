@@ -229,9 +229,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     if len(active) > _COMMITS_MAX:
         yield f"          and {len(active) - _COMMITS_MAX:,} older commits"
     yield from (f"metarange {_unnamed(item)}" for item in answer.unnamed)
-    yield from (
-        f"referring repository {name} named it when the newest run looked" for name in answer.referring
-    )
+    yield from (f"referring repository {name} used it during the newest run" for name in answer.referring)
     for pin in answer.pins:
         until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
         yield f"pinned    restored after its deletion by run {pin.run_id}, until {until}: {pin.reason}"
@@ -242,7 +240,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     expired = [commit for commit in answer.commits if not commit.active]
     if expired:
         newest = expired[0]
-        yield f"expired   {_commit(newest)}; {len(expired):,} expired commits in all, no longer keeping it"
+        yield f"expired   {_commit(newest)}; {len(expired):,} expired commits in all, which do not keep it"
     for text in answer.not_looked_at:
         yield f"not read: {text}"
 

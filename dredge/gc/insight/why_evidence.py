@@ -25,9 +25,11 @@ from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.witness.record import Past, list_tables, sort_out
+from dredge.gc.witness.mark import sort_out
+from dredge.gc.witness.record import Past
 from dredge.lakefs import LakeFSClient, Ref
 from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.ranges import list_tables
 from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -76,8 +78,7 @@ class Naming:
 
     def paths_of(self, ranges: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The paths of the address in ranges, up to a limit of ranges. A range without a path has another address with
-        the same hash.
-        """
+        the same hash."""
         found: dict[str, tuple[str, ...]] = {}
         for item in list(ranges)[:_DECODED_MAX]:
             try:

@@ -43,18 +43,18 @@ from dredge.gc.list_committed.tables import (
     SIZES,
     ListCommittedOutput,
 )
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput, ReadCommits
 from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
-from dredge.gc.witness.mark import pass_witnesses
+from dredge.gc.witness.mark import Witnesses
 from dredge.gc.witness.record import Past
 from dredge.lakefs import Commit, CommitText, Rules
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo, StepSummary
 from dredge.runs.run import Ahead, StepRecord
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
+from dredge.sets.live import CountedSet, LiveSet, LocatedSet
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 
@@ -71,10 +71,11 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
 
     def read(_: Mapping[str, StepSummary]) -> _Read:
         with at_once() as ask:
+            base = ask(base_of, run)
             past = ask(Past.read, run.state, run.plan.namespace)
             # Without a key-value store, lakeFS's own list of active commits comes before the rules.
             rules = ask(run.client.rules, run.plan.repository) if run.plan.config.read_kv else None
-        return past, rules
+        return _Read(base.result(), Witnesses(run, past), rules)
 
     ahead = Ahead(read)
     return run.step(
@@ -84,7 +85,13 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
     )
 
 
-type _Read = tuple[Future[Past], Future[Rules | None] | None]
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What earlier runs left, and the rules."""
+
+    base: Base | None
+    witnesses: Witnesses
+    rules: Future[Rules | None] | None
 
 
 @dataclass(slots=True)
@@ -106,15 +113,15 @@ class _History:
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None:
-    base = base_of(run)
-    history = _read_history(run, runner, record, base, read)
+    base, tuning = read.base, run.plan.config.tuning
+    history = _read_history(run, runner, record, read)
     active, ranges, named = history.active, history.ranges, history.named
     expired_commits = active.expired
-    expired = find_expired(run, expired_commits, named, ranges.keys(), history.expired)
+    expired = find_expired(expired_commits, named, ranges.keys(), history.expired, tuning.explain_ranges_max)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
     roles.expired, roles.dropped_expired = expired.ranges, roles.dropped.keys() & expired.named
     record.parts.append(write_ranges(run.folder, roles.dropped, DROPPED))
-    if base is not None and len(base.state.counted.layers) >= run.plan.config.tuning.counted_layers_max:
+    if base is not None and len(base.state.counted.layers) >= tuning.counted_layers_max:
         # Everything is counted again: the counts of earlier runs have too many layers.
         dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
         roles, base = Roles(ranges, roles.expired | dropped), None
@@ -154,43 +161,47 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     )
 
 
-def _read_history(
-    run: Run, runner: TaskRunner, record: StepRecord, base: Base | None, read: _Read
-) -> _History:
-    past, rules = read
-    with at_once() as ask:
-        if base is not None:
-            ask(base.summary, STEP)
-        # Commits are read after staging: those that another try of the mark read may be older.
-        commits = run.commits_of_try.pop(record.input(MarkUncommittedOutput).summary.try_number, None)
-        active = find_active(run, read=commits, rules=rules)
-    for warning in active.warnings:
-        record.warn(warning)
-    # Heads of the time when staging was read count as well.
-    table = run.folder.read_part(record.input(MarkUncommittedOutput).heads)
+def _read_history(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> _History:
+    base, witnesses, staged = read.base, read.witnesses, record.input(MarkUncommittedOutput)
+    table = run.folder.read_part(staged.heads)
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
-    take_in_heads(run, active, seen)
-    heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
-    earlier = None if base is None else base.metaranges()
     with at_once() as ask:
         index_read = ask(CommittedIndex.load, run.state, run.keys.namespace)
+        # Commits are read after staging: those that another try of the mark read may be older.
+        commits = run.commits_of_try.pop(staged.summary.try_number, None)
+        active_read = ask(_find_active, run, commits, read.rules, seen)
+        if base is not None:
+            ask(base.summary, STEP)
+        earlier, looked_at = (None, set[str]()) if base is None else (base.metaranges(), base.looked_at())
+    active = active_read.result()
+    for warning in active.warnings:
+        record.warn(warning)
+    heads = sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
+    with at_once() as ask:
         expired_read = ask(read_expired, run, active.expired, earlier)
         ahead = ask(_read_ahead, run, runner, active.metaranges.values(), earlier)
-        passed = pass_witnesses(run, record, active, past.result)  # brings missing metaranges back
+        witnesses.compare(record, active)  # brings missing metaranges back
         named = read_metaranges(
             run, runner, f"{STEP}/active", active.metaranges.values(), ahead.result() or earlier
         )
-        unnamed = passed.count_unnamed(run, record, named)
+        unnamed = witnesses.count_unnamed(record, named)
         named = read_metaranges(run, runner, f"{STEP}/unnamed", unnamed, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
     ranges = named.select({*active.metaranges.values(), *unnamed}, in_heads)
-    looked_at = set() if base is None else base.looked_at()
     history = _History(
         active, heads, named, unnamed, ranges, index_read.result(), expired_read.result(), looked_at
     )
     if active.all_commits:
         _take_in_all_files(run.reader, record, history, base)
     return history
+
+
+def _find_active(
+    run: Run, read: ReadCommits | None, rules: Future[Rules | None] | None, seen: Iterable[tuple[str, str]]
+) -> ActiveCommits:
+    active = find_active(run, read=read, rules=rules)
+    take_in_heads(run, active, seen)  # those of the time when staging was read count as well
+    return active
 
 
 def _read_ahead(
@@ -256,9 +267,17 @@ def _collect(
     counted = _count(record, roles, base, collected)
     by_paths = collect_paths(run, runner, STEP, extras)
     record.parts.extend(part for item in by_paths for part in item.parts)
-    more = [*(item.live for item in by_paths), *(item.live for item in referred)]
-    _note_sets(run, record, base, collected, counted, more)
-    record.details["kept"] = [extra.to_details() for extra in extras]
+    # In an optimized run, `collected.live` has the staged addresses only; `counted` has the rest.
+    live = [collected.live, *(item.live for item in by_paths), *(item.live for item in referred)]
+    *sets, sizes = (LocatedSet(run.plan.run_uri, found) for found in (*live, collected.set_of(SIZES)))
+    record.details.update(
+        bits=collected.bits,
+        live=LiveSet(tuple(sets), None if base is None else counted, run.state.uri),
+        sizes=[*(() if base is None else base.state.sizes), sizes],
+        counted=counted,
+        index_format=index.FORMAT,
+        kept=[extra.to_details() for extra in extras],
+    )
     if collected.undropped:
         record.warn(
             f"{len(collected.undropped):,} ranges that are not active any more cannot be read; their objects stay until"
@@ -284,33 +303,6 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
         record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
     record.counts["dropped_ranges"] = len(roles.dropped)
     return counted
-
-
-def _note_sets(
-    run: Run,
-    record: StepRecord,
-    base: Base | None,
-    collected: Collected,
-    counted: CountedSet,
-    more: list[ShardedSet],
-) -> None:
-    def located(found: ShardedSet) -> LocatedSet:
-        return LocatedSet(run.plan.run_uri, found)
-
-    # In an optimized run, `collected.live` has the staged addresses only; `counted` has the rest.
-    live = LiveSet(
-        tuple(located(found) for found in (collected.live, *more)),
-        None if base is None else counted,
-        run.state.uri,
-    )
-    sizes = [*(() if base is None else base.state.sizes), located(collected.set_of(SIZES))]
-    record.details.update(
-        bits=collected.bits,
-        live=live,
-        sizes=sizes,
-        counted=counted,
-        index_format=index.FORMAT,
-    )
 
 
 def write_commits(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
@@ -393,22 +385,16 @@ class Expired:
 
 
 def find_expired(
-    run: Run,
-    commits: Sequence[Commit],
-    named: Metaranges,
-    active: Collection[str],
-    read: Metaranges | None = None,
+    commits: Sequence[Commit], named: Metaranges, active: Collection[str], read: Metaranges, most: int
 ) -> Expired:
-    """Find the ranges named only by expired commits reachable from refs, the newest first. Earlier runs do not change
-    them. `read` is the result of `read_expired`, if read before.
+    """Find the ranges named only by expired commits reachable from refs, the newest first, at most `most`. Earlier runs
+    do not change them. `read`: from `read_expired`.
 
     They only give reasons in reports, so an unreadable file is skipped.
     """
-    most = run.plan.config.tuning.explain_ranges_max
     metaranges = _metaranges_of(commits)
     ids = named.select(item for item in metaranges if item in named.named).keys() - set(active)
     chosen = metaranges[: _EXPIRED_MAX if most else 0]
-    read = read_expired(run, commits, named) if read is None else read
     found: Ranges = {}
     for metarange in chosen:
         for source in (named, read):

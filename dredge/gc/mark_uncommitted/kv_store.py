@@ -71,7 +71,7 @@ _BRANCHES, _TAGS, _COMMITS, _COPIES = b"branches/", b"tags/", b"commits/", b"cop
 _SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
 _SCHEMA_VERSION = b"4"
 _USAGE = b"usage"
-# Requests for a growing counter; a server that does not count never grows.
+# Requests until the counter grows; without a usage report it never does.
 _TRIES = 5
 
 
@@ -217,6 +217,7 @@ class RepositoryRecords:
         if value is None:
             raise RefusedError(
                 f"{self.location} has no repository {name}: it is another installation's store. Nothing was deleted."
+                " Correct kv_conn_id."
             )
         self._note_unknown(messages.RepositoryData, repository_key(name), value)
         repository = Repository.decode(value)
@@ -381,8 +382,8 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Store
     if other := next((count for count in known if not count.fits), None):
         return StoreCheck(
             records.location,
-            f"{records.location} counts {other.found:,} requests where the server's own store had"
-            f" {other.least:,} to {other.most:,}: it is a copy, or another installation's",
+            f"{records.location} has counted {other.found:,} requests, the server's own store {other.least:,} to"
+            f" {other.most:,}: it is a copy, or another installation's",
             refuted=True,
         )
     if records.unknown:
@@ -394,8 +395,8 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Store
     if len(known) < len(counts):
         return StoreCheck(
             records.location,
-            "the server does not report the requests counted in its store (usage report), so there is no proof that it"
-            f" writes to {records.location}",
+            "the server does not report the requests counted in its store (usage report), so Dredge cannot prove that"
+            " it writes to {records.location}",
         )
     return StoreCheck(records.location)
 

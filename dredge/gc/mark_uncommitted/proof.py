@@ -92,7 +92,7 @@ class BranchReader:
             try:
                 page = self._client.changes(self._repository, branch, self._page, after)
             except NotFoundError:
-                return  # the branch was deleted, and its staging with it
+                return  # the branch was deleted, with its staging
             if not page:
                 break
             if page[-1].path <= after:
@@ -105,7 +105,7 @@ class BranchReader:
             self._objects(branch, after, 1)
         except UnavailableError as error:
             raise UnavailableError(
-                f"branch {branch} cannot be listed to its end, so its staging is not proved: {error}"
+                f"branch {branch} cannot be listed to its end, so its staging is not proved complete: {error}"
             ) from None
 
     def stat(self, branch: str, path: str) -> ObjectStats | None:
@@ -339,7 +339,7 @@ class _Prover:
     def _tells(self, branch: str, change: Change, at_end: bool = True) -> bool:
         """Whether a changed path proves that the scan has, or lost, the branch's rows up to it.
 
-        A path that is not at the end can only prove a loss.
+        A path before the end can only prove a loss.
         """
         stats = self._reader.stat(branch, change.path)
         keys = [key for key in self._reader.keys(stats) if key.startswith(DATA)]

@@ -206,8 +206,8 @@ def _file_keys(reader: ObjectReader, scan: ServerScan) -> list[str]:
     with_rows = scan.pages - scan.empty_pages
     if len(keys) < with_rows:
         raise RefusedError(
-            f"{with_rows} pages of scan {scan.server_run} wrote a file each, but {len(keys)} files are there: staged"
-            " addresses are missing. Nothing was deleted. Start a new run; if it repeats, read the lakeFS log."
+            f"{with_rows} pages of scan {scan.server_run} wrote a file each, but the store has {len(keys)} files:"
+            " staged addresses are missing. Nothing was deleted. Start a new run; if it repeats, read the lakeFS log."
         )
     return keys
 
@@ -246,8 +246,8 @@ def _read_page(run: Run, token: str | None) -> UncommittedPage:
             if "branch not found" in str(error) and attempt < _PAGE_TRIES:
                 continue
             raise RefusedError(
-                f"{error}. Staging may have entries all the same. Nothing was deleted. 'commit not found' means a"
-                " branch whose head commit is missing: repair it by a hard reset."
+                f"{error}. Staging may still have entries. Nothing was deleted. 'commit not found' means a branch"
+                " whose head commit is missing: repair it by a hard reset."
             ) from None
     raise AssertionError("unreachable")
 
@@ -256,7 +256,7 @@ def canonical_staged(addresses: pa.ChunkedArray, namespace: str) -> pa.ChunkedAr
     """Return staged addresses as keys, relative to the namespace, as the server wrote them by contract; the key of a
     full address in the namespace is added."""
     if addresses.null_count:
-        raise FormatError("the server wrote a staged row without an address. Nothing was deleted.")
+        raise FormatError("lakeFS wrote a staged row without an address. Nothing was deleted.")
     texts = addresses.cast(pa.string())
     prefix = canonical_namespace(namespace)
     full = pc.starts_with(texts, prefix)

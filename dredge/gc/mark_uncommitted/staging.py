@@ -138,7 +138,7 @@ def _note_proof(record: StepRecord, proof: Proof) -> None:
     if proof.lost is not None:
         branch, path, address = proof.lost
         record.warn(
-            f"the server's scan of staging had lost rows, such as {address!r} ({path!r} on {branch}); every branch was"
+            f"the server's scan of staging lost rows, such as {address!r} ({path!r} on {branch}); every branch was"
             " asked for its uncommitted changes"
         )
 
@@ -152,14 +152,12 @@ def _note_records(record: StepRecord, records: Records) -> None:
     )
     record.details["kv"] = records.figures()
     if records.check.doubt:
-        record.warn(
-            f"staging was read from the key-value store and from lakeFS as well: {records.check.doubt}"
-        )
+        record.warn(f"staging was read from the key-value store and from lakeFS: {records.check.doubt}")
     if records.missing:
         record.warn(
-            f"{records.missing:,} uncommitted addresses of the server were not in its key-value store afterwards. They"
-            " were committed or dropped meanwhile, or it is the wrong store; branches are therefore asked about"
-            " candidates with the content of a branch head"
+            f"{records.missing:,} uncommitted addresses of the server are not in the key-value store. They were"
+            " committed or dropped meanwhile, or it is the wrong store; so branches are asked about candidates with"
+            " the size of an object in a branch head"
         )
 
 
@@ -387,9 +385,9 @@ def _scan_until_proved(run: Run, staging: Staging, deadline: float) -> None:
         log.info("the scan is not proved complete (%s): scanning again", why)
     raise RefusedError(
         f"staging of {run.plan.repository} could not be proved complete in {safety.scan_rounds_max} scans. {why}."
-        " Nothing was deleted because of it. Run again when fewer branches are made and deleted, or raise"
-        f" staged_questions_max ({safety.staged_questions_max:,}) or scan_rounds_max; or name lakeFS's own key-value"
-        " store (kv_conn_id): its records are the proof, but not those of a copy."
+        " Nothing was deleted. Run again when fewer branches are made and deleted, or raise staged_questions_max"
+        f" ({safety.staged_questions_max:,}) or scan_rounds_max; or set kv_conn_id to lakeFS's own key-value store,"
+        " not a copy: its records are the proof."
     )
 
 
@@ -413,4 +411,4 @@ def _explain(proof: Proof, moved: list[str], unsafe: Collection[Extent]) -> str:
         )
     else:
         cause = "The end of a branch did not show whether the last scan was complete"
-    return f"{cause}, and the branches' own lists are no proof: {proof.missing}"
+    return f"{cause}, and the branches' own lists prove nothing: {proof.missing}"

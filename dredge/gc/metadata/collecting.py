@@ -26,8 +26,9 @@ from dredge.gc.metadata.files import GARBAGE_METARANGES, Names, NamesReader, sor
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.pending.known import expected_list
 from dredge.gc.run import METADATA_RUNS, open_state
+from dredge.gc.witness.mark import sort_out
 from dredge.gc.witness.owner import Site, check_before_deleting, compare_ids, keeps_id, read_owner
-from dredge.gc.witness.record import Past, sort_out
+from dredge.gc.witness.record import Past
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
@@ -174,8 +175,8 @@ class _Collection:
         if owns and compare_ids(self._site).passes:
             return True
         record.warn(
-            "no pending list is left for later runs: another server owns the namespace, or lakeFS lacks the id of the"
-            " last mark"
+            "no pending list is written for later runs: another server owns the namespace, or lakeFS lacks the id of"
+            " the last mark"
         )
         return False
 
@@ -197,9 +198,7 @@ class _Collection:
             return f"{', '.join(found.at_work[:5])} are running: commits may soon use their files"
         past = Past.read(self.run.state, self.run.plan.namespace)
         if past.record is None:
-            return (
-                "no run of lakefs_gc has left a complete mark here, so an older database would not be noticed"
-            )
+            return "no run of lakefs_gc has recorded a complete mark here, so an older database would not be noticed"
         if lost := past.seen_metaranges - found.files:
             return (
                 f"metarange {min(lost)} of a commit of the last mark of lakefs_gc has no commit now: lakeFS's database"

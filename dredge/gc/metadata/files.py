@@ -19,12 +19,11 @@ from dredge.gc.insight.base_run import Amount
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
 from dredge.gc.namespaces import METADATA, check_namespaces
-from dredge.gc.witness.record import DAMAGED as UNREADABLE
-from dredge.gc.witness.record import DUMP, read_kinds
 from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.ranges import is_table_id, read_metarange
+from dredge.lakefs.files.ranges import DAMAGED as UNREADABLE
+from dredge.lakefs.files.ranges import DUMP, is_table_id, read_kinds, read_metarange
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.runs.payload import to_json
 from dredge.runs.report import size_text

@@ -38,7 +38,7 @@ from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP
 ONE_TASK_ROWS = 500_000
-"""Up to so many rows the driver advances the list: cutting and starting tasks takes longer."""
+"""Up to so many rows the driver advances the list itself: cutting and starting tasks takes longer."""
 SHARD_ROWS = 100_000  # approximate rows of a shard
 _BITS_MAX = 12
 _AT_ONCE = 32  # shards compared with the live set at once; the live set is read for each such group

@@ -98,7 +98,7 @@ def note_list(run: Run, record: StepRecord, stored: Stored, keeps: bool) -> Know
     plan = run.plan
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
-            f"run {plan.run_id} needs the pending list of earlier runs, which is not usable any more:"
+            f"run {plan.run_id} needs the pending list of earlier runs, which has become unusable:"
             f" {stored.problem or 'it is missing'}. Nothing was deleted. Start a new run, which will be a clean one."
         )
     if stored.problem:

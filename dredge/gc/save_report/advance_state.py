@@ -1,7 +1,7 @@
 """Advances the state: what the next run builds on.
 
-Only a verified, complete run advances the state, under the lease and only from the version in its plan. A run with a
-failed advance has deleted rightly, and the next run uses the older state.
+Only a verified, complete run advances the state, under the lease and only from the version in its plan. If the advance
+fails, the deletions of the run were right, and the next run uses the older state.
 """
 
 import json
@@ -149,7 +149,7 @@ def _write_server_report(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    # The design has it beside the server's scan; without a scan there is no id of one.
+    # lakeFS's design has this report beside the server's scan; without a scan, the run's id replaces that of the scan.
     server_run = (record.input(MarkUncommittedOutput).server_runs or [run.plan.run_id])[-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{UNCOMMITTED}/{server_run}"
     data = json.dumps(saved, indent=1, sort_keys=True).encode()

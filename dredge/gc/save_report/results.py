@@ -123,11 +123,11 @@ def _deleted(outcome: str, counts: Mapping[str, int]) -> str:
         return f"A run that deletes would delete {_deletable(counts)}. Nothing was deleted."
     deleted = f"{counts.get('deleted_objects', 0):,} objects ({counts.get('deleted_bytes', 0):,} bytes) were deleted."
     if outcome == "partial":
-        return f"{deleted} {counts.get('failed_objects', 0):,} could not be."
+        return f"{deleted} {counts.get('failed_objects', 0):,} could not be deleted."
     if outcome == "success" or "deleted_objects" in counts:
         return deleted
     if outcome == "awaiting_approval":
-        return f"After an approval {_deletable(counts)} are deleted. Nothing was deleted so far."
+        return f"After an approval the run deletes {_deletable(counts)}. Nothing was deleted so far."
     return "Nothing was deleted."
 
 

@@ -56,7 +56,7 @@ from dredge.runs.payload import PartInfo, StepOutput, StepSummary, to_json
 from dredge.runs.report import ENDED, OUTCOMES, RunResults, StepResult, render_html
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
-from dredge.storage.parallel import at_once
+from dredge.storage.parallel import at_once, ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -112,10 +112,7 @@ def write_report(
         PAGE: render_html(report).encode(),
         SUMMARY: _summary(folder, plan, report),
     }
-    with at_once() as ask:
-        written = [ask(attempt.replace, name, data) for name, data in files.items()]
-    for file in written:
-        file.result()
+    list(ordered_map(lambda file: attempt.replace(*file), [*files.items()]))
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,
@@ -148,8 +145,8 @@ def build_report(
     known: Mapping[str, StepSummary] | None = None,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the JSON object of `report.json` from what was read or written before, if given; `dredge.runs.report`
-    lists the fields of the page."""
+    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page. Results that are not
+    given are read."""
     with at_once() as ask:
         cleaned_read = ask(StepResult.read, folder, OwnFilesOutput.STEP)
         results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
@@ -265,7 +262,7 @@ def save_report(run: Run) -> StepSummary:
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.keeping():
         with at_once() as ask:
-            # A try asleep until the end of its run would renew the lease, with no task left to release it.
+            # A try that sleeps until its run has ended would renew the lease, and no task would release it.
             newest = ask(attempt.check)
             complete = _complete(run.folder)
         newest.result()

@@ -150,9 +150,7 @@ def _warn_of_ignored(record: StepRecord, totals: Mapping[str, int]) -> None:
             " lakeFS before 0.84); they are kept"
         )
     if totals["unnamed_objects"]:
-        record.warn(
-            f"{totals['unnamed_objects']:,} objects have names that no key can express; they are kept"
-        )
+        record.warn(f"{totals['unnamed_objects']:,} objects have names that are no valid keys; they are kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,8 +246,9 @@ def _check_complete(run: Run, contents: Contents, seen: set[str], there: set[str
     created, margin = contents.source.created_at, timedelta(hours=run.plan.config.slice_margin_hours)
     if there and not seen:
         raise RefusedError(
-            f"inventory {contents.source.uri} names no object below {run.plan.namespace.rstrip('/')}/{DATA}, where"
-            " there are some: it is of other prefixes or older than all of them. Nothing was deleted."
+            f"inventory {contents.source.uri} has no object below {run.plan.namespace.rstrip('/')}/{DATA}, but the"
+            " store has some: it is of other prefixes, or older than all of them. Nothing was deleted. Make an"
+            " inventory of this prefix."
         )
     if created is None:
         return
@@ -260,7 +259,7 @@ def _check_complete(run: Run, contents: Contents, seen: set[str], there: set[str
     )
     if missing:
         raise RefusedError(
-            f"inventory {contents.source.uri} is not complete: it lacks {len(missing):,} slices that were opened"
-            f" long before it, such as {', '.join(missing[:_SHOWN_MAX])}. Nothing was deleted. Make an inventory of"
-            " the whole prefix of the namespace, or name none: then the store is listed."
+            f"inventory {contents.source.uri} is not complete: it lacks {len(missing):,} slices that were opened long"
+            f" before it, such as {', '.join(missing[:_SHOWN_MAX])}. Nothing was deleted. Make an inventory of the"
+            " whole prefix of the namespace, or set none: then the run lists the store."
         )

@@ -134,7 +134,7 @@ def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
 # The first one that applies counts; one that may be lifted counts last.
 HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so its age is unknown", undescribed),
-    Hold(PINNED, "it was restored after a run deleted it, and is kept until the end that was given", pinned),
+    Hold(PINNED, "it was restored after a run deleted it, and is kept until the end of its pin", pinned),
     Hold(
         NESTED,
         "its folder belongs to another repository, or a deleted one left its files; the report has the folder",
@@ -147,13 +147,13 @@ HOLDS: list[Hold] = [
     ),
     Hold(
         UPLOAD_PARTS,
-        "a part of an upload that may still be going on: on this store lakeFS keeps parts as objects",
+        "a part of an upload that may be in progress: on this store lakeFS keeps parts as objects",
         upload_parts,
     ),
     Hold(
         SAME_SIZE_THERE,
-        "same size as an object in a branch head of a referring repository, whose staging records were not read (the"
-        " key-value store settles it: kv_conn_id); the branch may be reading this copy",
+        "same size as an object in a branch head of a referring repository, whose staging records were not read"
+        " (kv_conn_id reads them); the branch may be reading this copy",
         same_size_there,
     ),
     Hold(
@@ -250,7 +250,7 @@ UNREFERENCED = "unreferenced"
 # The reasons of candidates, each with its text in reports.
 REASONS = {
     EXPIRED: "referenced by expired commits only",
-    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked (any more)",
+    NEVER_LINKED: "uploaded to an address that lakeFS handed out, and not linked now",
     UNREFERENCED: "not referenced: overwritten, deleted or reset before a commit, or its history was deleted",
 }
 

@@ -1,4 +1,4 @@
-"""Unreferenced objects known from elsewhere than a listing, and the check of optimized runs against clean runs.
+"""Unreferenced objects from other sources than a listing, and the check of optimized runs against clean runs.
 
 an inventory instead of a listing · staged then · in a range that was active then and is not now, or of which single
 paths were kept · due in the pending list · young in a slice without a new listing
@@ -49,8 +49,8 @@ from dredge.storage.parallel import STORE, ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
-# So many refused objects of a folder are taken for a policy without single lookups, and the folder is listed; fewer are
-# held.
+# With so many refused objects in a folder, a policy probably forbids single lookups, and the folder is listed; fewer
+# are held.
 _REFUSED_MIN = 4
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -322,9 +322,9 @@ def look_into(
     looked_up = unnamed + look_up(run, runner, config, found, _candidates(record), large)
     if looked_up.refused_objects:
         record.warn(
-            f"{looked_up.refused_objects:,} objects are held: the store refused to describe them ({looked_up.refused})."
-            " None of them was deleted; later runs look them up again. Allow reading of these objects, or restore them"
-            " from the archive"
+            f"{looked_up.refused_objects:,} objects are held: the store refused to describe them"
+            f" ({looked_up.refused}). None of them was deleted; later runs look them up again. Allow the collector to"
+            " read them, or restore them from the archive"
         )
     return looked_up
 

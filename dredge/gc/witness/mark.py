@@ -1,48 +1,52 @@
-"""The witnesses of a mark, and the records of a mark after them.
+"""The witnesses of a mark: comparisons with earlier marks before later steps use it.
 
-`list_committed` calls `pass_witnesses` after it has read the commits. A refused mark leaves no records. `check_limits`
-calls `leave_record` after the candidates of the mark are complete.
+`list_committed` calls `Witnesses.compare` after it has read the commits. A refused mark leaves no records.
 
 lakeFS never removes the record of a commit. So a server without an active commit of an earlier mark has an older or
 another database. A repository created again under its name has other commits: it starts without a record if no
 metarange of its namespace is older than it.
+
+Metarange files counted as active commits without an active commit:
+
+    written since the cutoff                              always
+    written in the last `keep_unnamed_days`, or since     without a commit known to the server, and without a commit of
+    the last complete mark if longer                      an earlier mark
+
+Such a file belongs to a commit lost with lakeFS's database, to a commit in progress (lakeFS writes the tree, runs
+hooks, and moves the branch last), or to a short-lived branch between two marks.
+
+Ranges and metaranges share `_lakefs/`, and only their content shows the kind. Active metaranges and the committed index
+name most of them. Any other file is opened once, at its end, and its kind is recorded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import NotFoundError
+from dredge.errors import NotFoundError, RefusedError
+from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
+from dredge.gc.metadata.deleting import Sought, restore_metaranges
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.owner import Site, compare_ids, refuse
-from dredge.gc.witness.record import (
-    COMMITS,
-    TABLES,
-    Files,
-    Past,
-    Unnamed,
-    demand_metaranges,
-    find_metarange_before,
-    find_unnamed,
-    is_what_if,
-    list_tables,
-    write_record,
-)
+from dredge.gc.witness.record import COMMITS, TABLES, Known, Past, is_what_if
 from dredge.lakefs import QUESTIONS, LakeFSClient, Repository
-from dredge.runs.folder import RunFolder
+from dredge.lakefs.files.ranges import Files, find_metarange_before, list_tables, read_kinds
+from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.run import StepRecord
+from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:
@@ -57,58 +61,101 @@ _INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A mark after its comparison with earlier marks."""
+@dataclass(slots=True)
+class Witnesses:
+    """The comparison of a mark or a re-check with earlier marks; `read`: the record of the last one."""
 
-    past: Past
-    shown: Mapping[str, str]  # metarange by commit, of all commits known to the server
-    files: Files  # range and metarange files, listed after the commits were read
+    run: Run
+    read: Future[Past]
+    _past: Past = field(default_factory=Past)
+    _shown: Mapping[str, str] = field(
+        default_factory=dict
+    )  # metarange by commit, of commits known to the server
+    _files: Files = field(
+        default_factory=dict
+    )  # range and metarange files, listed after the commits were read
 
-    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> set[str]:
+    def compare(self, record: StepRecord, active: ActiveCommits) -> None:
+        """Compare a mark with the record of earlier marks, which only runs with the lease replace; all active commits
+        are read."""
+        run = self.run
+        with at_once() as ask:  # commits are read
+            repository_read = ask(run.client.repository, run.plan.repository)
+            ids = ask(compare_ids, Site.of_run(run))
+            listed = ask(list_tables, run.reader)
+            owns = owner.check_owner(run, record)
+        # The owner's marks are no evidence about another server's commits.
+        past = self.read.result() if owns else Past()
+        repository = repository_read.result()
+        self._past = past = check_life(run, past, repository)
+        self._shown = _shown_commits(active)
+        check_known(run, past, self._shown, listed.result())
+        if owns:
+            owner.check_id(run, ids.result())
+        self._files = demand_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
+        what_if = is_what_if(run.plan.config, past.record)
+        if what_if:
+            record.warn(
+                "this dry run keeps less than the repository's own settings (tags, retention policy), so its mark"
+                " leaves no commits and no id for later runs"
+            )
+        created = repository.created_at
+        record.details["witness"] = {
+            "what_if": what_if,
+            "pause": past.pause(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days)),
+            "record_etag": past.etag,
+            "repository_created_at": None if created is None else created.isoformat(),
+        }
+
+    def count_unnamed(self, record: StepRecord, named: Metaranges) -> set[str]:
         """Find the metaranges counted as active commits without an active commit; given are those of the active
         commits. Writes files for `leave_record` and the re-check."""
-        since = _since(run, self.past)
-        unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
+        unnamed = self._find_unnamed(self._shown, named.ranges, self._files)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
-        record.parts += _write_parts(run, self.past, self.shown, self.files, unnamed)
+        record.parts += self._write_parts(unnamed)
         return unnamed.metaranges
 
+    def find_unnamed_now(self, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+        """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of
+        the read ranges."""
+        run, self._past = self.run, self.read.result()
+        files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
+        return self._find_unnamed(_shown_commits(active), ranges, files).metaranges
 
-def pass_witnesses(
-    run: Run, record: StepRecord, active: ActiveCommits, read_past: Callable[[], Past]
-) -> Passed:
-    """Compare a mark with the record of earlier marks, which only runs with the lease replace; all active commits are
-    read."""
-    with at_once() as ask:  # commits are read
-        repository_read = ask(run.client.repository, run.plan.repository)
-        ids = ask(compare_ids, Site.of_run(run))
-        listed = ask(list_tables, run.reader)
-        owns = owner.check_owner(run, record)
-    # The owner's marks are no evidence about another server's commits.
-    past = read_past() if owns else Past()
-    repository = repository_read.result()
-    past = check_life(run, past, repository)
-    shown = _shown_commits(active)
-    check_known(run, past, shown, listed.result())
-    if owns:
-        owner.check_id(run, ids.result())
-    files = demand_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
-    what_if = is_what_if(run.plan.config, past.record)
-    if what_if:
-        record.warn(
-            "this dry run keeps less than the repository's own settings (tags, retention policy), so its mark leaves no"
-            " commits and no id for later runs"
+    def _find_unnamed(self, shown: Mapping[str, str], ranges: Collection[str], files: Files) -> Unnamed:
+        run, known = self.run, self._past.known({*shown.values()}, ranges)
+        place, cutoff = run.plan.namespace, run.plan.cutoff
+        return sort_out(run.reader, run.state, place, files, known, cutoff, self._since)
+
+    @property
+    def _since(self) -> datetime:
+        plan = self.run.plan
+        return self._past.since(plan.created_at, timedelta(days=plan.config.keep_unnamed_days))
+
+    def _write_parts(self, unnamed: Unnamed) -> list[PartInfo]:
+        step, folder, since = ListCommittedOutput.STEP, self.run.folder, self._since
+        # Commits of earlier marks are carried while their metarange could count as an unnamed one.
+        recent = [name for name, info in self._files.items() if info.last_modified >= since]
+        rows = self._past.commits
+        carried = rows.filter(
+            pc.and_(
+                pc.is_in(rows["metarange_id"], pa.array(recent, pa.string())),
+                pc.invert(pc.is_in(rows["commit_id"], pa.array(list(self._shown), pa.string()))),
+            )
         )
-    created = repository.created_at
-    pause = past.pause(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
-    record.details["witness"] = {
-        "what_if": what_if,
-        "pause": pause,
-        "record_etag": past.etag,
-        "repository_created_at": None if created is None else created.isoformat(),
-    }
-    return Passed(past, shown, files)
+        place = COMMITS.get_field_index("active")
+        inactive = pa.array([False] * len(carried), pa.bool_())
+        names, found = sorted(unnamed.kinds), sorted(unnamed.metaranges)
+        rows_of_unnamed = {
+            "metarange_id": pa.array(found, pa.string()),
+            "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
+        }
+        tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
+        return [
+            folder.write_table(step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED),
+            folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
+            folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
+        ]
 
 
 def check_life(run: Run, past: Past, repository: Repository) -> Past:
@@ -148,9 +195,9 @@ def check_known(run: Run, past: Past, shown: Collection[str], files: Files) -> N
         f"lakeFS does not know {len(unknown):,} commits of {name} that run {record.run_id} saw at"
         f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"
         " this server has an older database (restored from a backup), or another one. If the database was restored:"
-        f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older state is"
-        f" wanted: `dredge gc forget-lost {name} --reason …`. If this is another server: use the connection of the"
-        " right one.",
+        f" `dredge gc lost {name}` lists the lost commits, and restores them with --apply. If the older database is"
+        f" the right one: `dredge gc forget-lost {name} --reason …`. If this is another server: use the connection of"
+        " the right one.",
         {"run_id": record.run_id, "commits": len(unknown), "examples": unknown[:_EXAMPLES_MAX]},
     )
 
@@ -213,74 +260,91 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
     )
 
 
-def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str], past: Past) -> set[str]:
-    """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of the
-    read ranges, and the record of earlier marks."""
-    files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
-    known = past.known({*_shown_commits(active).values()}, ranges)
-    return find_unnamed(run, files, known, _since(run, past)).metaranges
-
-
-def leave_record(run: Run, committed: ListCommittedOutput) -> None:
-    """Write the commits of a complete mark for the marks after it."""
-    folder = run.folder
-    now = pa.Table.from_pylist(list(_rows(run.folder, committed)), schema=COMMITS)
-    carried = folder.read_part(committed.carried_commits)
-    tables = folder.read_part(committed.opened_tables)
-    write_record(run, committed, pa.concat_tables([now, carried]), tables)
-
-
 def _shown_commits(active: ActiveCommits) -> dict[str, str]:
     every = {**active.records, **active.graph}
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
 
-def _since(run: Run, past: Past) -> datetime:
-    return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
+@dataclass(slots=True)
+class Unnamed:
+    """Metaranges counted as active commits."""
+
+    young: set[str]  # written since the cutoff
+    lost: set[str]  # older, without a known commit
+    kinds: dict[str, str]  # kinds of opened files, also of earlier marks
+
+    @property
+    def metaranges(self) -> set[str]:
+        """All of them."""
+        return self.young | self.lost
 
 
-def _write_parts(
-    run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
-) -> list[PartInfo]:
-    step, since = ListCommittedOutput.STEP, _since(run, past)
-    # Commits of earlier marks are carried while their metarange could count as an unnamed one.
-    recent = [name for name, info in files.items() if info.last_modified >= since]
-    rows = past.commits
-    carried = rows.filter(
-        pc.and_(
-            pc.is_in(rows["metarange_id"], pa.array(recent, pa.string())),
-            pc.invert(pc.is_in(rows["commit_id"], pa.array(list(shown), pa.string()))),
-        )
+def demand_metaranges(
+    run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]
+) -> Files:
+    """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark;
+    return the current files. The run has passed the other witnesses, and the files were listed after the commits
+    were read."""
+    wanted = {item for item in metaranges if item}
+    if not wanted - files.keys():
+        return files
+    sought = restore_metaranges(
+        run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
     )
-    place = COMMITS.get_field_index("active")
-    inactive = pa.array([False] * len(carried), pa.bool_())
-    names, found = sorted(unnamed.kinds), sorted(unnamed.metaranges)
-    rows_of_unnamed = {
-        "metarange_id": pa.array(found, pa.string()),
-        "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
+    if sought.back:
+        warn(
+            f"{len(sought.back):,} files of {METADATA}, deleted by collections of metadata and used by active commits,"
+            f" were restored, such as {sought.back[0]}"
+        )
+        files = list_tables(run.reader)
+    if missing := sorted(wanted - files.keys()):
+        raise RefusedError(
+            f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"
+            f" {METADATA}{missing[0]}{_deleted_by(missing, sought)}. Live objects cannot be determined. Nothing was"
+            " deleted. Restore them (a backup, an older version of the bucket), then start a new run."
+        )
+    return files
+
+
+def _deleted_by(missing: Sequence[str], sought: Sought) -> str:
+    name = next((name for name in missing if name in sought.deleted_by), None)
+    if name is None:
+        return " (no collection of metadata deleted them)"
+    return f" (collection of metadata {sought.deleted_by[name]} deleted {name}, and no copy of it is left)"
+
+
+def sort_out(
+    reader: ObjectReader,
+    state: ObjectWriter,
+    namespace: str,
+    files: Files,
+    known: Known,
+    cutoff: datetime,
+    since: datetime,
+) -> Unnamed:
+    """Find the metaranges counted as active commits: all written at the cutoff or later, and those without a known
+    commit written at `since` or later. The files were listed after the commits were read."""
+    young = {name for name, info in files.items() if info.last_modified >= cutoff}
+    recent = {
+        name
+        for name, info in files.items()
+        if info.last_modified >= since and not _is_forgotten(known, name, info)
     }
-    tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
-    return [
-        run.folder.write_table(step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED),
-        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
-        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
-    ]
+    metaranges = known.named | known.earlier
+    unknown = ((young | recent) - metaranges).difference(known.ranges, known.kinds)
+    kinds = {name: kind for name, kind in known.kinds.items() if name in recent or name in young}
+    if unknown:
+        unknown -= CommittedIndex.load(state, namespace).places.keys()
+        kinds |= read_kinds(reader, [files[name] for name in sorted(unknown)])
+    found = {name for name, kind in kinds.items() if kind == METARANGES}
+    return Unnamed(
+        young=young & (metaranges | found),
+        lost=((recent & found) - metaranges) - young,
+        kinds=kinds,
+    )
 
 
-def _rows(folder: RunFolder, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
-    active = folder.read_part(committed.commits)
-    branches: dict[str, list[str]] = defaultdict(list)
-    for row in folder.read_part(committed.branches).to_pylist():
-        branches[row["commit_id"]].append(row["branch"])
-    metaranges = dict(zip(active["commit_id"].to_pylist(), active["metarange_id"].to_pylist(), strict=True))
-    for row in folder.read_part(committed.history).to_pylist():
-        commit_id = row["commit_id"]
-        is_active = metaranges.pop(commit_id, None) is not None
-        yield {**row, "active": is_active, "branches": branches[commit_id]}
-    for commit_id, metarange_id in metaranges.items():
-        yield {
-            "commit_id": commit_id,
-            "metarange_id": metarange_id,
-            "active": True,
-            "branches": branches[commit_id],
-        }
+def _is_forgotten(known: Known, name: str, info: ObjectInfo) -> bool:
+    """Whether a person gave up the file. A file written again since counts."""
+    decided = known.forgotten.get(name)
+    return decided is not None and info.last_modified <= decided

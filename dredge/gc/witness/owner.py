@@ -38,8 +38,8 @@ from dredge.errors import (
     WitnessError,
 )
 from dredge.gc.run import Run
-from dredge.gc.witness.record import find_metarange_before
 from dredge.lakefs import Environment, LakeFSClient, Repository
+from dredge.lakefs.files.ranges import find_metarange_before
 from dredge.runs.consents import Consent, read_consents, record_consent
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.run import StepRecord
@@ -119,7 +119,9 @@ def claim(state: ObjectWriter, owner: Owner) -> Owner:
     else:
         return owner
     if found is None:
-        raise FormatError(f"{state.uri}/{OWNER} was written and is missing. Nothing was deleted.")
+        raise FormatError(
+            f"{state.uri}/{OWNER} is missing after its write. Nothing was deleted. Start a new run."
+        )
     return found
 
 
@@ -217,8 +219,8 @@ def read_ids(state: ObjectReader) -> MarkIds:
 
 
 def write_id(site: Site, compared: Compared | None = None, repository: Repository | None = None) -> bool:
-    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids; what is
-    not given is read. Returns False if the user may not set metadata, or the server has no such call."""
+    """Write a new id to the namespace and the server. The caller holds the lease and has compared the ids. Arguments
+    that are not given are read. Returns False if the user may not set metadata, or the server has no such call."""
     compared = compared or compare_ids(site)
     created_at = (repository or site.client.repository(site.repository)).created_at
     value = site.run_id or f"command-{uuid.uuid4().hex}"
@@ -315,7 +317,7 @@ class Block:
 
 def refuse(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
     """Refuse a mark or a purge with WitnessError, and block the namespace unless another server owns it. The message
-    has the difference, the run of the older record, likely causes, and the remedy of each."""
+    says what differs from which run, and lists likely causes with their remedies."""
     environment = site.client.environment()
     owner = read_owner(site.state)
     if owner is not None and not owner.includes(environment):
@@ -538,12 +540,12 @@ def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None
     message = (
         f"{environment.url} is not the server of the last complete mark: {left_by} left the id {last.value!r} in the"
         f" namespace and in the metadata of {name} at {last.at:%Y-%m-%d %H:%M} UTC, and the repository now {has}."
-        " Likely causes: (1) lakeFS's database was restored from a backup: `dredge gc lost"
-        f" {name}` lists the lost commits; restore them with `--apply`, or give them up with `dredge gc forget-lost"
-        f" {name}`; then lift the block. (2) A second installation, such as a copy of the database, uses this"
-        f" namespace under the same URL, and {left_by} was its: stop its Dredge, then lift the block from production."
-        " (3) This is the second installation: stop this Dredge, then lift the block from production. (4) The"
-        " repository was deleted and created again on a namespace with older data."
+        f" Likely causes: (1) lakeFS's database was restored from a backup: `dredge gc lost {name}` lists the lost"
+        f" commits; restore them with `--apply`, or give them up with `dredge gc forget-lost {name}`; then lift the"
+        " block. (2) A second installation, such as a copy of the database, uses this namespace under the same URL,"
+        f" and {left_by} was a run of it: stop its Dredge, then lift the block from production. (3) This is the second"
+        " installation: stop this Dredge, then lift the block from production. (4) The repository was deleted and"
+        " created again on a namespace with older data."
     )
     facts = {
         "expected": last.value,

@@ -27,7 +27,7 @@ from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import read_history
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import make_lease, open_state
-from dredge.gc.witness.mark import find_unknown, knows_commit
+from dredge.gc.witness.mark import find_unknown, knows_commit, sort_out
 from dredge.gc.witness.owner import (
     ALIAS,
     LIFT_BLOCK,
@@ -42,9 +42,9 @@ from dredge.gc.witness.owner import (
     replace_owner,
     write_id,
 )
-from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Files, Past, list_tables, sort_out
+from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
 from dredge.lakefs import Commit, CommitText, LakeFSClient, Repository
-from dredge.lakefs.files.ranges import read_metarange
+from dredge.lakefs.files.ranges import Files, list_tables, read_metarange
 from dredge.lakefs.writing import LakeFSWriter
 from dredge.runs.consents import Consent, check_reason, record_consent
 from dredge.runs.payload import to_json

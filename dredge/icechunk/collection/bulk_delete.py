@@ -12,7 +12,6 @@ keeps all files in its references. So at any stop of the sweep, no file refers t
 """
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.records import approval_inputs, approval_of
+from dredge.approve.sweep import Sweep
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk import repository
 from dredge.icechunk.collection import outputs
@@ -38,10 +37,9 @@ from dredge.icechunk.ids import hash_ids
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.failures import not_deleted
-from dredge.runs.gate import GateConfig, Watch, watching
-from dredge.runs.payload import PartInfo, StepOutput, StepSummary
-from dredge.runs.run import StepRecord, check_chain, collect_links, refuse_old_mark
-from dredge.runs.sweep import sweep_then_settle
+from dredge.runs.gate import Watch, watching
+from dredge.runs.payload import PartInfo, StepSummary
+from dredge.runs.run import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.sets.live import LocatedSet
@@ -174,136 +172,117 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     from the ledger. Raises RefusedError: a guard did not pass, a person did not approve, the inputs do not belong
     together, the mark is too old, or a candidate snapshot is in use again; LeaseHeldError: another run has taken over;
     UnavailableError, ConfigError, PartialError: not all objects could be deleted."""
-    inputs: list[type[StepOutput]] = [
-        *outputs.BulkDeleteOutput.INPUTS,
-        *approval_inputs(run.plan, run.folder, outputs.ApproveOutput),
-    ]
-    return run.step(outputs.BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
-
-
-def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    guards = record.input(outputs.CheckLimitsOutput)
-    if run.plan.config.dry_run:
-        _check_chain(run, record)
-        record.status = "dry_run"
-        record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
-        record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
-        return
-    approval_of(run, record, outputs.ApproveOutput)
-    refuse_old_mark(run)
-    is_empty = not record.input(outputs.ListCandidatesOutput).total("candidates_objects")
-    sweep_then_settle(
-        record,
-        sweep=lambda: refuse_alarmed(run) if is_empty else _sweep(run, runner, record),
-        settle=lambda _: settle(run, record),
-        has_begun=lambda: _REFS_LOOKED_AT in record.counts,
+    return run.step(
+        outputs.BulkDeleteOutput,
+        lambda record: _Sweep(run, runner, record).perform(),
+        _Sweep.inputs(run),
     )
 
 
-def _check_chain(run: Run, record: StepRecord) -> None:
-    approved = [outputs.ApproveOutput] if outputs.ApproveOutput.STEP in record.inputs else []
-    check_chain(run.folder, STEP, collect_links([*outputs.BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+class _Sweep(Sweep[Run]):
+    OUTPUT, APPROVE = outputs.BulkDeleteOutput, outputs.ApproveOutput
 
+    @property
+    def has_begun(self) -> bool:
+        return _REFS_LOOKED_AT in self.record.counts
 
-def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    marked = outputs.read_live_snapshots(run.folder, record.input(outputs.MarkOutput))
-    keys = record.input(outputs.ListCandidatesOutput).keys(run.folder, "snapshots")
-    candidates = {key.removeprefix(repository.FOLDERS["snapshots"]) for key in keys}
-    old_refs = record.input(outputs.MarkOutput).old_refs
-    with at_once() as ask:
-        pinned = ask(lambda: pinned_with_needs(run, record.input(outputs.MarkOutput), STEP, read_kept(run)))
-        files = ask(repository.list_snapshots, run.reader)
-        # The first check of refs is a later one.
-        at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
-        asked = running_seconds()
-        changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
-    if (text := _in_use(run, changes)) is not None:
-        raise RefusedError(text)
-    unnamed = find_unnamed(run.reader, files.result(), marked | changes.new, candidates, run.plan.created_at)
-    alive = newly_live(run.reader, changes.new, unnamed)
-    record.counts[_REFS_LOOKED_AT] = len(changes.new)
-    record.counts["unnamed_since_mark"] = len(unnamed)
-    with at_once() as ask:
-        made = ask(_config, run, record, alive, pinned.result(), begun.result())
-        checks = [ask(_check_chain, run, record), ask(refuse_alarmed, run), ask(_hold, run, record)]
-        checks.append(ask(note_deletion, run, record))
-        veto = approval_of(run, record, outputs.ApproveOutput)
-    for check in checks:
-        check.result()
-    config = made.result()
-    is_recent = running_seconds() - asked < run.plan.config.safety.watch_silence_seconds_max / 2
-    with watching(
-        run.folder,
-        run.state,
-        config.gate.watch,
-        lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),
-        run.plan.config.safety.gate_every_seconds,
-        at=at.result() if is_recent else None,  # an old look would close the gate
-    ) as watch:
-        _delete_by_kind(run, runner, record, config, watch)
+    def refuse_alarmed(self) -> None:
+        refuse_alarmed(self.run)
 
+    def settle(self, complete: bool) -> DredgeError | None:
+        return settle(self.run, self.record)
 
-def _hold(run: Run, record: StepRecord) -> None:
-    record.attempt.check()
-    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # the approver has answered
-
-
-def _config(
-    run: Run, record: StepRecord, alive: Mapping[str, Hashes], pinned: tuple[LocatedSet, ...], begun: bool
-) -> DeleteConfig:
-    attempt, safety = record.attempt.number, run.plan.config.safety
-    return DeleteConfig(
-        gate=GateConfig(
-            lease=run.plan.lease,
-            # Unique among drivers, even if a try number repeats because its object was lost.
-            watch=f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json",
-            trusted_seconds=safety.gate_every_seconds,
-            silence_seconds_max=safety.watch_silence_seconds_max,
-        ),
-        delete_keys=run.plan.config.tuning.delete_keys,
-        alive={
-            kind: write_hashes(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
-            for kind, ids in alive.items()
-        },
-        pinned=pinned,
-        undo=run.plan.undo.way,
-        begun=begun,
-    )
-
-
-def _delete_by_kind(
-    run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
-) -> None:
-    parts = {kind: record.input(outputs.ListCandidatesOutput).candidates(kind) for kind in repository.FOLDERS}
-    left = [kind for kind, of_kind in parts.items() if of_kind]
-    while left:
-        kind, needed = left[0], list[str]()
-        if kind == repository.OVERWRITTEN:  # read again: the log may need other copies than at the mark
-            needed = sorted(needed_copies(run.reader, repository.read_repo_info(run.reader)))
-        # A single task deletes all kinds. Several wait for each other after each kind.
-        together = [each for each in left if each != repository.OVERWRITTEN] or left
-        together = together if runner.default_parallelism == 1 else [kind]
-        tasks = [
-            DeleteTask(
-                kinds=together, parts={**{each: parts[each] for each in together}, kind: share}, needed=needed
-            )
-            for share in run.shares(runner, parts[kind])
-        ]
-        objects = sum(part.rows for each in together for part in parts[each])
-        results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
-        if any(result.stopped for result in results):
-            approval_of(run, record, outputs.ApproveOutput)  # raises for a rejection, with the person
-            raise error_of_stop(run, watch)
-        kind = results[0].last
-        if failed := sum(result.failed for result in results):
-            log.warning("%d %s could not be deleted, so no later kind is deleted", failed, kind)
+    def delete(self) -> None:
+        run, record = self.run, self.record
+        candidates = record.input(outputs.ListCandidatesOutput)
+        if not candidates.total("candidates_objects"):
+            self.refuse_alarmed()
             return
-        # An object that stays (the store holds it, say) keeps the objects that it needs.
-        if kind in NAMING and any(result.kept for result in results):
-            kept = _kept(run, parts[kind])
-            named = with_needs(run, f"{STEP}/_named_by_kept", kept, passes_archived=True)
-            config = replace(config, named=(*config.named, named))
-        left = left[left.index(kind) + 1 :]
+        mark = record.input(outputs.MarkOutput)
+        marked = outputs.read_live_snapshots(run.folder, mark)
+        keys = candidates.keys(run.folder, "snapshots")
+        doomed = {key.removeprefix(repository.FOLDERS["snapshots"]) for key in keys}
+        with at_once() as ask:
+            pinned = ask(lambda: pinned_with_needs(run, mark, STEP, read_kept(run)))
+            files = ask(repository.list_snapshots, run.reader)
+            # The first check of refs is a later one.
+            at, begun = ask(store_clock, run.state, ""), ask(ledger.has_raw, run.folder)
+            asked = running_seconds()
+            changes = look_again(run.reader, run.plan.spec_version, marked, doomed, mark.old_refs)
+        if (text := _in_use(run, changes)) is not None:
+            raise RefusedError(text)
+        unnamed = find_unnamed(run.reader, files.result(), marked | changes.new, doomed, run.plan.created_at)
+        alive = newly_live(run.reader, changes.new, unnamed)
+        record.counts[_REFS_LOOKED_AT] = len(changes.new)
+        record.counts["unnamed_since_mark"] = len(unnamed)
+        with at_once() as ask:
+            made = ask(self._config, alive, pinned.result(), begun.result())
+            veto = self.check_right(lambda: note_deletion(run, record))
+        config, safety = made.result(), run.plan.config.safety
+        is_recent = running_seconds() - asked < safety.watch_silence_seconds_max / 2
+        with watching(
+            run.folder,
+            run.state,
+            config.gate.watch,
+            lambda: veto() or find_use(run, marked | changes.new, doomed, mark.old_refs),
+            safety.gate_every_seconds,
+            at=at.result() if is_recent else None,  # an old look would close the gate
+        ) as watch:
+            self._delete_by_kind(config, watch)
+
+    def _config(
+        self, alive: Mapping[str, Hashes], pinned: tuple[LocatedSet, ...], begun: bool
+    ) -> DeleteConfig:
+        run, attempt = self.run, self.record.attempt.number
+        return DeleteConfig(
+            gate=self.gate(),
+            delete_keys=run.plan.config.tuning.delete_keys,
+            alive={
+                kind: write_hashes(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
+                for kind, ids in alive.items()
+            },
+            pinned=pinned,
+            undo=run.plan.undo.way,
+            begun=begun,
+        )
+
+    def _delete_by_kind(self, config: DeleteConfig, watch: Watch) -> None:
+        run, runner = self.run, self.runner
+        parts = {
+            kind: self.record.input(outputs.ListCandidatesOutput).candidates(kind)
+            for kind in repository.FOLDERS
+        }
+        left = [kind for kind, of_kind in parts.items() if of_kind]
+        while left:
+            kind, needed = left[0], list[str]()
+            if kind == repository.OVERWRITTEN:  # read again: the log may need other copies than at the mark
+                needed = sorted(needed_copies(run.reader, repository.read_repo_info(run.reader)))
+            # A single task deletes all kinds. Several wait for each other after each kind.
+            together = [each for each in left if each != repository.OVERWRITTEN] or left
+            together = together if runner.default_parallelism == 1 else [kind]
+            tasks = [
+                DeleteTask(
+                    kinds=together,
+                    parts={**{each: parts[each] for each in together}, kind: share},
+                    needed=needed,
+                )
+                for share in run.shares(runner, parts[kind])
+            ]
+            objects = sum(part.rows for each in together for part in parts[each])
+            results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
+            if any(result.stopped for result in results):
+                self.check_approval()  # raises for a rejection, with the person
+                raise error_of_stop(run, watch)
+            kind = results[0].last
+            if failed := sum(result.failed for result in results):
+                log.warning("%d %s could not be deleted, so no later kind is deleted", failed, kind)
+                return
+            # An object that stays (the store holds it, say) keeps the objects that it needs.
+            if kind in NAMING and any(result.kept for result in results):
+                kept = _kept(run, parts[kind])
+                named = with_needs(run, f"{STEP}/_named_by_kept", kept, passes_archived=True)
+                config = replace(config, named=(*config.named, named))
+            left = left[left.index(kind) + 1 :]
 
 
 def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:

@@ -224,7 +224,7 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     repository; FormatError: its files are damaged."""
     plan = read_plan(run_uri, options)
     if plan.uri.rstrip("/") != uri.rstrip("/"):
-        raise ConfigError(f"run {plan.run_id} collected {plan.uri}, not {uri}. Nothing was done.")
+        raise ConfigError(f"run {plan.run_id} collected {plan.uri}, not {uri}. Nothing was changed.")
     folder = RunFolder(open_writer(run_uri, options), plan.run_id)
     output = None if plan.config.dry_run else folder.read_output(ListCandidatesOutput)
     if output is None:

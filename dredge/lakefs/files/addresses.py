@@ -38,8 +38,7 @@ class AddressType(IntEnum):
 
 def canonical_address(address: str, address_type: int, namespace: str) -> str | None:
     """Return the key of an address relative to the namespace, as a server resolves it; None outside the namespace.
-    Raises FormatError for an unknown address type.
-    """
+    Raises FormatError for an unknown address type."""
     readings = _readings(address, address_type, namespace)
     return readings[0] if readings else None
 

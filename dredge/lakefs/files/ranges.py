@@ -1,14 +1,21 @@
-"""The values of records in tables, and the ranges of a metarange."""
+"""The values of records in tables, the ranges of a metarange, and the files of a namespace by kind."""
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.sstable import METARANGES, read_table
-from dredge.lakefs.files.sstable.layout import get_uvarint, put_uvarint
+from dredge.lakefs.files.sstable.layout import Envelope, get_uvarint, put_uvarint, read_envelope
+from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.parallel import ordered_map
+
+log = logging.getLogger("dredge")
 
 PART_SIZE_MAX = 640 << 16
 
@@ -122,3 +129,76 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
     if len({item.id for item in ranges}) != len(ranges):
         raise FormatError(f"{name}: lists a range twice")
     return MetaRange(expected_id or table.id, ranges)
+
+
+def read_ranges_of(
+    data: bytes, name: str, metarange_id: str, known: dict[bytes, RangeInfo]
+) -> list[RangeInfo]:
+    """Read the ranges of a metarange; `known` has records that were decoded before, and gets the new ones."""
+    records = read_table(data, name, kind=METARANGES, expected_id=metarange_id).records
+    known |= {
+        value: RangeInfo.decode(key, value, f"{name}, record {number}")
+        for number, (key, value) in enumerate(records)
+        if value not in known
+    }
+    return [known[record.value] for record in records]
+
+
+# Range and metarange files of a namespace, and those of refs dumps, by id.
+type Files = dict[str, ObjectInfo]
+
+METADATA = "_lakefs/"  # their folder
+DUMP, DAMAGED = "refs dump", "damaged"
+_TAIL_BYTES = 64 * 1024
+
+
+def list_tables(reader: ObjectReader) -> Files:
+    """List range and metarange files and those of refs dumps, which have equal names."""
+    found = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
+    return {name: info for name, info in found if is_table_id(name)}
+
+
+def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, str]:
+    """Read the kind of files of `_lakefs/`, by name: `ranges`, `metaranges`, `DUMP`, or `DAMAGED` if unreadable."""
+    wanted = list(files)
+
+    def read(info: ObjectInfo) -> str:
+        try:
+            return kind_of(open_table(reader, info))
+        except FormatError:
+            log.warning("%s has the name of a range or metarange and cannot be read as one", info.key)
+            return DAMAGED
+
+    kinds = ordered_map(read, wanted)
+    return {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
+
+
+def find_metarange_before(reader: ObjectReader, time: datetime, known: Collection[str] = ()) -> str | None:
+    """Find a metarange written before a time; known names are not opened."""
+    older = {name: info for name, info in sorted(list_tables(reader).items()) if info.last_modified < time}
+    found = next((name for name in older if name in known), None)
+    if found is not None:
+        return found
+    kinds = read_kinds(reader, older.values())
+    return next((name for name, kind in kinds.items() if kind == METARANGES), None)
+
+
+def open_tables(reader: ObjectReader, files: Files) -> Iterator[tuple[str, Envelope]]:
+    """Read the ends of files, by name."""
+    return zip(files, ordered_map(lambda info: open_table(reader, info), list(files.values())), strict=True)
+
+
+def kind_of(envelope: Envelope) -> str:
+    """Return `ranges`, `metaranges`, or `DUMP`."""
+    return envelope.kind if envelope.entity is None else DUMP
+
+
+def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
+    """Read the end of a file of `_lakefs/`."""
+    size = min(info.size, _TAIL_BYTES)
+    # S3 refuses a range of an empty file.
+    tail = reader.get_range(info.key, info.size - size, size) if size else b""
+    try:
+        return read_envelope(bytes(info.size - size) + tail, info.key, None, None)
+    except FormatError:  # its properties have long keys
+        return read_envelope(reader.get(info.key), info.key, None, None)

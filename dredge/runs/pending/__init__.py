@@ -1,4 +1,4 @@
-"""The pending list: unreferenced waiting, held or young objects of earlier marks.
+"""The pending list: unreferenced objects that earlier marks found, and that wait, are held or are young.
 
     mark ──▶ found ─┐
     previous list ──┴─▶ advance (`rows`) ──▶ list (`store`), and confirmed objects

@@ -70,8 +70,8 @@ class Turn:
     min_age: timedelta  # younger objects are young; a wait that started at a lower age does not count
     grace: timedelta
     waits: bool  # objects wait for another run; if False, every free object may be deleted
-    lists_all: bool  # the run listed everything: old objects not found are deleted
-    state_of: str | None  # the run of the state for the next run, if this run fails; None if absent
+    lists_all: bool  # the run listed everything: an old object that it did not find was deleted
+    state_of: str | None  # run of the state that the next run uses if this run fails; None if absent
 
     @property
     def min_age_us(self) -> int:
@@ -80,13 +80,13 @@ class Turn:
 
     @property
     def begins_at(self) -> datetime:
-        """Start of new waits; a clock that was set back since planning makes none longer."""
+        """Start of new waits: not before `marked_at`, even if the clock was set back since."""
         return max(self.now, self.marked_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """Advanced rows."""
+    """The list after a mark."""
 
     rows: pa.Table  # the new list (`PENDING`), sorted by address
     confirmed: Mask  # for each found object, whether it may be deleted
@@ -102,7 +102,7 @@ def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
-    """Figures of a part of the list, kept with its name so that a run need not read it; a payload."""
+    """Figures of a part of the list, stored beside its name, so that some runs need not read the part; a payload."""
 
     by_status: Mapping[str, Figures]  # count and size of its rows
     first_since: datetime | None = None  # start of the first open wait; None if absent
@@ -136,7 +136,7 @@ class PartFacts:
         return over or old or bool(self.by_status.keys() - {WAITING, YOUNG})
 
     def changes(self, turn: Turn) -> bool:
-        """Whether a row may change, of rows neither found nor live."""
+        """Whether a mark may change a row whose object it neither found nor saw live."""
         if self.last_since is not None and self.last_since > turn.begins_at:
             return True
         if turn.lists_all:
@@ -155,7 +155,7 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
     """
     previous, live, deleted = _in_time(previous, turn), np.array(live), np.array(deleted)
     if not found.num_rows:
-        # As most shards are in most runs; the list is sorted already.
+        # So are most shards in most runs; the list is sorted already.
         left = ~(deleted & ~live)
         kept = _unseen_rows(previous.filter(pa.array(left)), live[left], turn)
         return Advanced(kept.combine_chunks(), np.zeros(0, bool))
@@ -182,7 +182,7 @@ def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
 
 def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) -> tuple[pa.Table, Mask]:
     place = pc.index_in(found["address"], previous["address"].combine_chunks())
-    before = previous.take(place)  # null where there was none
+    before = previous.take(place)  # null for an object without a row
     codes = found["code"]
     free, young = _mask(pc.is_null(codes)), _mask(pc.fill_null(pc.equal(codes, YOUNG), False))
     forgotten = np.zeros(found.num_rows, bool)
@@ -234,9 +234,8 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
 
 
 def _was_old(before: pa.Table, found: pa.Table, turn: Turn) -> Mask:
-    """Whether an object had the age of this run when its wait started: the run of the wait required it, or the object's
-    own time shows it.
-    """
+    """Whether an object had this run's minimum age when its wait started: the run that started the wait required that
+    age, or the time of the object shows it."""
     asked = pc.greater_equal(before["min_age"], turn.min_age_us)
     modified = pc.coalesce(before["last_modified"], found["last_modified"])
     shown = pc.less_equal(pc.add(modified, turn.min_age), before["since"])
@@ -248,7 +247,7 @@ def _unchanged(before: pa.Table, found: pa.Table) -> Mask:
     same = np.ones(found.num_rows, bool)
     for name in ("size", "etag", "version_id"):
         same &= _mask(pc.fill_null(pc.equal(before[name], found[name]), True))
-    # Listings and single looks may give other fractions of a second.
+    # A listing and a request for a single object may give other fractions of a second.
     seconds = (pc.floor_temporal(rows["last_modified"], unit="second") for rows in (before, found))
     return same & _mask(pc.fill_null(pc.equal(*seconds), True))
 
@@ -278,7 +277,7 @@ def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
     return np.asarray(found, bool)
 
 
-# Beside the statuses of rows: rows that wait since this run.
+# Counted beside the statuses: rows whose wait this run started.
 FOUND_NOW = "found_now"
 
 

@@ -5,7 +5,7 @@
     <state>/newest_list.json          when the newest list was written
 
 Parts are written first, then the pointer, under the lease and conditionally: after a kill in between, the old list is
-valid. A part with unchanged rows is named again. The time is written last, so every valid list is at least as new.
+valid. A part with unchanged rows is used again. The time is written last, so every valid list is at least as new.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Expected:
 
     subject: str
     life: str
-    valid_from: datetime | None = None  # a list of a run planned by then is not used; None: any
-    why: str = ""  # the event since then, half a sentence
+    valid_from: datetime | None = None  # lists of runs planned until then are not used; None: any
+    why: str = ""  # the event at that time, half a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +138,13 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
     if pending.subject != expected.subject:
         return f"it is about {pending.subject}"
     if pending.life and expected.life and pending.life != expected.life:
-        return f"it is about an earlier life of it ({pending.life}, and this one is {expected.life})"
+        return f"it is about an earlier repository of this name ({pending.life}; this one is {expected.life})"
     if pending.left_at > now + _AHEAD_MAX:
         return f"it is from the future ({pending.left_at:%Y-%m-%d %H:%M} UTC)"
     if written_at is not None and written_at > pending.left_at + _LATE_MAX:
         return (
-            f"it was left at {pending.left_at:%Y-%m-%d %H:%M} UTC and written at {written_at:%Y-%m-%d %H:%M} UTC, so"
-            " it is a copy of an older one"
+            f"it has the time {pending.left_at:%Y-%m-%d %H:%M} UTC, but was written at {written_at:%Y-%m-%d %H:%M}"
+            " UTC: it is a copy of an older one"
         )
     if expected.valid_from is not None and pending.marked_at <= expected.valid_from:
         return expected.why
@@ -159,7 +159,7 @@ def _later(data: bytes | None, pending: PendingList) -> str:
     except (FormatError, ValueError) as error:
         return f"{NEWEST} cannot be read ({error})"
     if pending.left_at < newest.left_at:
-        return f"a later one was left at {newest.left_at:%Y-%m-%d %H:%M} UTC, so this is an older one"
+        return f"a later one was written at {newest.left_at:%Y-%m-%d %H:%M} UTC, so this is an older one"
     return ""
 
 
@@ -222,7 +222,7 @@ def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> N
     data = json.dumps(to_json(pending), sort_keys=True).encode()
     if not replace_again(state, POINTER, data, etag, lambda found: _run_of(found) == pending.run_id):
         raise ConflictError(
-            f"run {pending.run_id}: another run has left its pending list in {state.uri}/{POINTER} since this run"
+            f"run {pending.run_id}: another run has written its pending list to {state.uri}/{POINTER} since this run"
             " compared listed and live objects. Nothing was deleted. Start a new run."
         )
     state.put(NEWEST, json.dumps(to_json(_Newest(left_at=pending.left_at))).encode())
@@ -249,7 +249,7 @@ def _run_of(data: bytes) -> str | None:
 
 @dataclass(slots=True)
 class SmallList:
-    """A list of few rows, read and written as a whole. Longer lists are split into shards for tasks."""
+    """A list of few rows, read and written as a whole. Only lists of lakeFS runs are in shards."""
 
     expected: Expected  # conditions for using a list
     stored: Stored = field(default_factory=Stored)

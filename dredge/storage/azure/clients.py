@@ -1,7 +1,7 @@
 """The Azure clients of this process and their errors; signed URLs, for others and for the service when it copies.
 
-URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an hour,
-as in lakeFS. A SAS token signs nothing: it would give access to more than one object.
+URLs are signed with an account's key, or with a user delegation key of an identity, which is requested once an hour, as
+in lakeFS. A SAS token cannot sign a URL, and would itself give access to more than one object.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONFLICT = frozenset(
         "UnauthorizedBlobOverwrite",
     }
 )
-# Another writer took the blocks of an upload away: begin it again.
+# Another writer discarded the blocks of an upload: start it again.
 _LOST_BLOCKS = frozenset({"InvalidBlockList", "InvalidBlobOrBlock"})
 _EXPIRED = frozenset({"ExpiredAuthenticationToken"})
 _CREDENTIALS = frozenset({"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"})
@@ -144,7 +144,7 @@ def require() -> None:
     if not is_installed():
         raise ConfigError(
             "Azure Blob Storage needs azure-storage-blob and azure-identity: pip install 'dredge[azure]', here and"
-            " where Spark's executors run. Nothing was touched."
+            " where Spark's executors run. Nothing was changed."
         )
     with CLIENTS.lock:
         import azure.identity
@@ -238,9 +238,9 @@ def credential_of(container: Container, options: AzureOptions) -> Any:
     named = options.account == container.account and options.endpoint_url is not None
     if endpoint.scheme != "https" or not (named or host.endswith(_SERVICE)):
         raise ConfigError(
-            f"no key or SAS token for the account {container.account}, and {host or 'this host'} is none of Azure's:"
-            " tokens of an identity are sent to the service only. Set AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_ENDPOINT"
-            " (https) if it is. Nothing was sent."
+            f"no key or SAS token for the account {container.account}, and {host or 'this host'} is no host of Azure:"
+            " the token of an identity is sent only to Azure. If it is one, set AZURE_STORAGE_ACCOUNT and"
+            " AZURE_STORAGE_ENDPOINT (https). Nothing was sent."
         )
     return _identity(options, host)
 

@@ -78,8 +78,7 @@ class AzureCopier(BaseCopier):
         version: str = "",
     ) -> ObjectInfo:
         """Copy an object to another key; see `ObjectCopier.copy`. `version` is that of the source, "" for the
-        current one.
-        """
+        current one."""
         source = self._look(self._source, key, version)
         check_source(key, source.size, source.etag.strip('"'), size, etag)
         name = _name(self._target, target)
@@ -257,7 +256,7 @@ class AzureVersions(Place, VersionReader):
             found = [_version(item) for item in self._of_name(name)]
         found.sort(key=lambda item: (item.is_latest, item.version_id), reverse=True)
         if sum(item.is_latest for item in found) > 1:
-            raise FormatError(f"{key!r} in {self._location.uri} has two current versions; nothing was done")
+            raise FormatError(f"{key!r} in {self._location.uri} has two current versions, and is unchanged")
         if not found or found[0].is_latest:
             return found
         newest = found[0]
@@ -309,7 +308,7 @@ def _version(found: Any) -> ObjectVersion:
 
 
 BATCH_ATTEMPTS = 3
-"""After so many errors of the service about a batch, its blobs are asked about alone."""
+"""After this many errors of the service for a batch, each of its blobs gets its own request."""
 _GONE = frozenset({"BlobNotFound", "ResourceNotFound"})
 _ID = re.compile(rb"^Content-ID:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(rb"^HTTP/[\d.]+ (\d{3})", re.MULTILINE)

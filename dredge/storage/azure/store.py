@@ -134,9 +134,7 @@ def parse_page(xml: bytes, what: str) -> Page:
     """Read a page; raises FormatError if blobs are missing."""
     found = _MARKER.search(xml)
     if found is None:
-        raise FormatError(
-            f"{what}: a page that does not say whether another follows; the listing is incomplete"
-        )
+        raise FormatError(f"{what}: a page without the marker of the next one; the listing is incomplete")
     marker = unescape((found[1] or b"").decode(), _ENTITIES)
     count = xml.count(_BLOB)
     rows = _ROW.findall(xml) if count and not _MAYBE_FOLDER.search(xml) else []
@@ -323,7 +321,7 @@ class AzureReader(RemoteReader):
                 )
             except HttpResponseError as error:
                 if part and (code_of(error) == "InvalidRange" or error.status_code == 416):
-                    return OpenObject(self.stat(key))  # it starts at or after the end
+                    return OpenObject(self.stat(key))  # the range starts at or after the object's end
                 raise
         return OpenObject(_info(key, opened.properties), _chunks(opened, doing))
 

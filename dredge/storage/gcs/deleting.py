@@ -129,11 +129,11 @@ def _steps(options: GcsOptions, url: str, doing: str, asked: dict[str, Any], bod
         try:
             told = _step.decode(answer)
         except msgspec.MsgspecError as error:
-            raise FormatError(f"{doing}: the answer is none to a rewrite: {error}") from None
+            raise FormatError(f"{doing}: the answer is not that of a rewrite: {error}") from None
         if told.done and told.resource is not None:
             return told.resource
         if not told.rewrite_token:
-            raise FormatError(f"{doing}: the service is not done, and does not say how to go on")
+            raise FormatError(f"{doing}: the copy has not ended, and the answer has no token to continue")
         asked["rewriteToken"] = told.rewrite_token
 
 
@@ -254,7 +254,7 @@ class _GcsBatches(deleting.Batches):
     BATCH_KEYS = wire.BATCH_PARTS
     CODES: ClassVar = deleting.Codes(
         throttled=frozenset(str(status) for status in wire.THROTTLED),
-        # A part without an answer is asked again with the others, as parts cost nothing.
+        # A part without an answer is sent again with the others: more parts cost no request.
         transient=frozenset(
             {
                 deleting.UNCLEAR,
@@ -331,7 +331,7 @@ class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
         generations = self._look([key for key, _ in items]) if looks else {}
         told = {key: found for key, found in generations.items() if isinstance(found, DeleteOutcome)}
         asked = [item for item in items if item[0] not in told]
-        if looks and asked and not may_send():  # the look took its time
+        if looks and asked and not may_send():  # the lookup may have taken long
             told |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key, _ in asked}
         elif asked:
             for outcome in self._delete(asked, [_condition(generations.get(key)) for key, _ in asked]):
@@ -362,7 +362,7 @@ class GcsDeleter(_GcsBatches, deleting.BatchDeleter):
         found: dict[str, str | DeleteOutcome] = {}
         for key, answer in zip(keys, self._ask(parts), strict=True):
             if answer is not None and answer.status == 200:
-                found[key] = self._as_listed(key, read_resource(answer.body, f"looking at {key!r}"))
+                found[key] = self._as_listed(key, read_resource(answer.body, f"lookup of {key!r}"))
             else:
                 found[key] = self._outcome(key, answer)
         return found

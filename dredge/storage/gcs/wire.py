@@ -3,7 +3,7 @@
 A retried request must be harmless twice: a read, a write of the same bytes, or a request with a condition on a
 generation (the second one fails on the condition).
 
-Google's libraries have credentials and their renewal. Requests use their HTTP session instead of the `Blob` objects of
+Google's libraries read credentials, and renew them. Requests use their HTTP session instead of the `Blob` objects of
 `google-cloud-storage`, which take half the time of a listing, keep only the first error of a batch, and hide the
 generation of an answer.
 
@@ -158,7 +158,7 @@ def _credentials(options: GcsOptions) -> Any:
     except FileNotFoundError:
         raise ConfigError(f"there is no key file {options.credentials_file}") from None
     except (GoogleAuthError, OSError, ValueError) as error:
-        # Their words may quote the key.
+        # The library's message may quote the key.
         raise ConfigError(
             f"no credentials for Google Cloud Storage ({type(error).__name__}): give a connection of type"
             " google_cloud_platform, GOOGLE_APPLICATION_CREDENTIALS, or an identity of the machine"
@@ -356,7 +356,7 @@ def _written(options: GcsOptions, bucket: str, part: Part, number: int, boundary
 
 
 def _answers(content_type: str, body: bytes, doing: str) -> dict[int, PartAnswer]:
-    # Parts without a number, or with the number of another part, answer nothing.
+    # Parts without a number, or with the number of another part, are ignored.
     if not content_type.startswith("multipart/"):
         raise UnavailableError(f"{doing}: the answer to a batch request is not multipart")
     message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)

@@ -107,9 +107,8 @@ class Folder:
             with file:
                 file.writelines(chunks)
                 file.flush()
-                moment = (
-                    time.time_ns()
-                )  # finer than a file system's clock, so that each write has a tag of its own
+                # Finer than the clock of a file system, so each write has another tag.
+                moment = time.time_ns()
                 os.utime(file.fileno(), ns=(moment, moment))
                 found = os.fstat(file.fileno())
                 sync(file.fileno())
@@ -130,9 +129,7 @@ class Folder:
                 folder = self.path(parents, create=True)
                 draft = f"{folder}/{RESERVED}{secrets.token_hex(8)}"
                 return folder, draft, open(draft, "xb")
-        raise UnavailableError(
-            f"a folder below {self.root} is removed again and again while we write into it"
-        )
+        raise UnavailableError(f"another process keeps removing a folder below {self.root} during a write")
 
     def prune(self, parts: list[str]) -> None:
         """Remove the folder `parts` and its parents below the root if they are empty."""
@@ -188,7 +185,7 @@ log = logging.getLogger(__name__)
 
 
 def _log_skipped(name: str) -> None:
-    log.warning("listing: %s has no key and is left alone", name)
+    log.warning("listing: %s has no key and is skipped", name)
 
 
 def list_folder(

@@ -54,7 +54,7 @@ _REFUSED = {
         " complete, and keeps no versions; lakeFS does not run on one either"
     ),
     "--ol-s3": "an Object Lambda access point shows objects other than they are stored",
-    ".mrap": "a Multi-Region Access Point answers from whichever region is near, before the others have caught up",
+    ".mrap": "a Multi-Region Access Point answers from the nearest region, which may lack the newest objects",
 }
 
 
@@ -63,11 +63,11 @@ def check_bucket(bucket: str) -> None:
     if bucket.startswith("arn:"):
         raise ConfigError(
             f"s3://{bucket}: an ARN is no bucket name in a URI; use the alias of the access point (…-s3alias). Nothing"
-            " was touched."
+            " was changed."
         )
     for ending, why in _REFUSED.items():
         if bucket.endswith(ending):
-            raise ConfigError(f"s3://{bucket}: {why}. Nothing was touched.")
+            raise ConfigError(f"s3://{bucket}: {why}. Nothing was changed.")
 
 
 POOL_CONNECTIONS = MOST
@@ -236,8 +236,8 @@ def _region_of(access: Access, bucket: str, requester_pays: bool) -> str | None:
 PAGE_XML = "DredgePageXml"
 """Key of the page's XML (bytes) in a listing answer."""
 IS_ANSWER = "DredgeIsAnswer"
-"""Key of an answer: whether its body was that of the operation at all. botocore takes any XML, such as a proxy's page,
-for an empty answer: all keys deleted, no versions, no versioning."""
+"""Key of an answer: whether its body belongs to the operation. botocore reads any XML, such as a proxy's page, as an
+empty answer: all keys deleted, no versions, no versioning."""
 _ROOTS = {
     "DeleteObjects": b"DeleteResult",
     "ListObjectVersions": b"ListVersionsResult",
@@ -314,7 +314,7 @@ def _add_md5(params: dict[str, Any], **_: object) -> None:
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
-# Credentials that expire are renewed ten minutes before that, so that none is used for longer.
+# botocore renews credentials ten minutes before they expire, so none is used for longer.
 CREDENTIALS_KEPT = timedelta(minutes=9)
 # obstore hangs for ever in a child forked after it was loaded.
 _usable = True

@@ -169,7 +169,7 @@ class S3Copier(BaseCopier):
 
 
 def _with_condition(send: Any, if_absent: bool) -> None:
-    # Without conditions in the store the check before the copy has to do.
+    # In a store without conditional writes only the check before the copy protects the key.
     from botocore.exceptions import ClientError
 
     if not if_absent:

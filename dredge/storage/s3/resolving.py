@@ -177,8 +177,7 @@ def _merged(found: dict[str, Any], told: dict[str, Any], of_s3: dict[str, Any]) 
 
 def for_another_process(options: StorageOptions) -> StorageOptions:
     """The options for a child process on any machine: resolved, with the keys of a profile, but without credentials
-    that must be renewed.
-    """
+    that must be renewed."""
     found = resolved(options)
     if found.access_key_id is not None:
         return found
@@ -199,7 +198,7 @@ def with_keys_now(options: StorageOptions) -> StorageOptions:
     with checked("asking for the keys of a role or a profile"):
         keys = _core_session(options).get_credentials()
         if keys is None:
-            raise ConfigError("the role or the profile of the connection has no keys. Nothing was touched.")
+            raise ConfigError("the role or the profile of the connection has no keys. Nothing was changed.")
         return replace(_with_keys(options, keys), role=None)
 
 
@@ -229,7 +228,7 @@ def checked(doing: str) -> Iterator[None]:
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(
                 f"{doing}: {type(error).__name__}: {error}. Check AWS's variables, its configuration files and the"
-                " connection. Nothing was touched."
+                " connection. Nothing was changed."
             ) from None
 
 
@@ -276,7 +275,7 @@ def _take_on(core: Any, options: StorageOptions) -> None:
 
     source = core.get_credentials()
     if source is None:
-        raise ConfigError("there are no credentials with which the role of the connection could be taken on")
+        raise ConfigError("no credentials were found to assume the role of the connection")
     asked = json.loads(options.role or "{}")
     create = partial(
         core.create_client,

@@ -177,8 +177,8 @@ def _decode(names: list[bytes], url_coded: bool) -> list[bytes]:
     codes = set(_CODE.findall(joined))
     if b"0A" in codes or b"0a" in codes:
         return [unquote_to_bytes(name.replace(b"+", b" ")) for name in names]
-    # A page uses few different codes, so replacing one after the other beats going through the names. The
-    # percent sign itself comes last, or it would make codes of what follows it.
+    # A page has few different codes, so replacing each code in the whole column is faster than decoding each name. The
+    # percent sign is last: it could form a code with the text after it.
     joined = joined.replace(b"+", b" ")
     for code in codes:
         if code != b"25":
@@ -317,7 +317,7 @@ class S3Reader(remote.RemoteReader):
                 answer: Any = self._client.get_object(**request)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") in {"InvalidRange", "416"}:
-                    return remote.OpenObject(self.stat(key))  # it starts at or after the end
+                    return remote.OpenObject(self.stat(key))  # the range starts at or after the object's end
                 raise
         body = answer["Body"]
         return remote.OpenObject(info_of_answer(key, answer), _chunks(body, doing), body.close)

@@ -23,7 +23,7 @@ METADATA = (
              Put("If", "last_modified", False), ("test_young_files_are_nobodys_garbage",)),
     Breakage("what an import made is garbage", "dredge.gc.metadata.files", "read_work", Drop("Expr", "add"),
              ("test_an_import_that_has_not_ended_is_told_of_and_what_imports_made_is_kept",)),
-    Breakage("refs dumps are garbage", "dredge.gc.witness.record", "kind_of", Put("IfExp", "entity", True),
+    Breakage("refs dumps are garbage", "dredge.lakefs.files.ranges", "kind_of", Put("IfExp", "entity", True),
              ("test_refs_dumps_are_no_garbage",)),
     Breakage("ranges that a commit's metarange names are garbage", "dredge.gc.metadata.files", "close",
              Drop("Starred", 2),

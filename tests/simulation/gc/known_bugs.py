@@ -58,7 +58,7 @@ OWN = (
     Breakage("L3: only the last page's files count, 2", "dredge.gc.mark_uncommitted.staged", "_file_keys",
              Keep("BinOp", 1, "left")),
     Breakage("the guard lease_held is not asked, 2", "dredge.runs.lease", "Lease.hold", Put("If", 1, False)),
-    Breakage("the guard lease_held is not asked, 3", "dredge.gc.bulk_delete.step", "_hold",
+    Breakage("the guard lease_held is not asked, 3", "dredge.approve.sweep", "Sweep._hold",
              Drop("Expr", "renew")),
 )  # fmt: skip
 """Breakages outside the lists of tests/mutations."""

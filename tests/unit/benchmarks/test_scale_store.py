@@ -1,5 +1,6 @@
 """The store without objects behaves as a store with them: benchmarks of growth rest on it."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,12 @@ def test_a_lake_that_was_begun_is_finished(tmp_path: Path) -> None:
     described.write_text(whole[: whole.index("\n") + 1])
     lake.make()
     assert described.read_text() == whole
+    [range_id, first, *_] = json.loads(whole.splitlines()[2])[1]
+    place = lake.root / "_lakefs" / range_id
+    assert place.read_bytes().startswith(MARK)
+    lake.fill_ranges()
+    read = read_table(place.read_bytes(), range_id, kind=RANGES, expected_id=range_id)
+    assert read.records[0].key == first.encode()
 
 
 @pytest.mark.parametrize(("grown", "named"), [(2.2, 0), (2.4, 1)])

@@ -108,7 +108,7 @@ def test_plan_names_the_metaranges_that_count_although_no_commit_names_them(
         found = json.loads(said)
         assert (code, found["unnamed_metaranges"]) == (0, [unnamed])
         assert {item["freed"]["objects"] for item in found["proposals"]} == {1}
-        assert "no active commit names them: 1" in gc(capsys, "plan", "lake")[1]
+        assert "Metaranges that count as active" in gc(capsys, "plan", "lake")[1]
 
 
 def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(

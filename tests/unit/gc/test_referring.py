@@ -22,7 +22,7 @@ from dredge.gc.steps import (
     slice_listing,
     verify,
 )
-from dredge.gc.witness.record import list_tables, read_kinds
+from dredge.lakefs.files.ranges import list_tables, read_kinds
 from dredge.runs.payload import to_json
 from dredge.runs.preflight import Line
 from dredge.runs.tasks import LocalRunner, TooManyRowsError

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dredge.approve.sweep import Sweep as Driven
 from dredge.errors import ConfigError, DefectError, DredgeError, FormatError, LeaseHeldError, PartialError
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -15,11 +16,14 @@ from dredge.runs.gate import GateConfig, publish, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.payload import PartInfo
 from dredge.runs.run import StepRecord
-from dredge.runs.sweep import DeletingTask, Protected, sweep_then_settle
+from dredge.runs.sweep import DeletingTask, Protected
 from dredge.runs.tasks import Stores, WorkerRun
 from dredge.runs.tries import StepTry
 from dredge.storage import NOT_SENT, DeleteOutcome, ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import forget_memory_store
+
+type Deed = Callable[[], None]
+type Settle = Callable[[bool], DredgeError | None]
 
 HOUR = timedelta(hours=1)
 WATCH = "bulk_delete/_watch/1.json"
@@ -36,11 +40,27 @@ def record(writer: ObjectWriter) -> StepRecord:
     return StepRecord({}, StepTry.claim(writer, ledger.STEP))
 
 
+class Driver(Driven[Any]):
+    def __init__(self, record: StepRecord, delete: Deed, settle: Settle, begun: bool = True) -> None:
+        self.record, self.deed, self.settled, self.begun = record, delete, settle, begun
+
+    has_begun = property(lambda self: self.begun)
+
+    def refuse_alarmed(self) -> None:
+        raise AssertionError("nothing is asked here")
+
+    def delete(self) -> None:
+        self.deed()
+
+    def settle(self, complete: bool) -> DredgeError | None:
+        return self.settled(complete)
+
+
 def swept(
     record: StepRecord,
     stops: DredgeError | None = None,
     deleted: int = 0,
-    settles: Callable[[bool], DredgeError | None] = lambda _: None,
+    settles: Settle = lambda _: None,
 ) -> None:
     def sweep() -> None:
         if stops is not None:
@@ -51,7 +71,7 @@ def swept(
         record.counts["deleted_objects"] = deleted
         return failed
 
-    sweep_then_settle(record, sweep, settle, lambda: True)
+    Driver(record, sweep, settle).delete_then_settle()
 
 
 def test_a_sweep_that_stopped_is_settled_and_ends_with_its_error(record: StepRecord) -> None:
@@ -85,7 +105,7 @@ def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) 
     def defective() -> None:
         raise ZeroDivisionError
 
-    sweep_then_settle(record, defective, lambda _: None, lambda: False)
+    Driver(record, defective, lambda _: None, begun=False).delete_then_settle()
     assert isinstance(record.error, DefectError)
 
 

@@ -321,7 +321,7 @@ def test_a_no_that_ended_a_round_is_heard_before_anything_is_read_again(
         said(run, "rejected", by="eve")
         return SimpleNamespace(error=None, found="rejected", reason="the run was rejected")
 
-    monkeypatch.setattr(step, "_delete", stopped)
+    monkeypatch.setattr(step._Sweep, "_delete_round", stopped)
     with pytest.raises(RejectedError, match="eve rejected it"):
         bulk_delete(run, world.runner)
     assert asked.count("prepare_uncommitted") == 1

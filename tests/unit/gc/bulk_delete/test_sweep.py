@@ -139,7 +139,7 @@ class Sweep:
         ledger.write_raw(self.run.folder, stem, 1, 0, 1, written)
 
     def settle(self, complete: bool = True) -> DredgeError | None:
-        return settle(self.run, self.world.runner, self.record, self.parts, complete)
+        return settle(self.run, self.world.runner, self.record, complete)
 
     @property
     def count(self) -> int:

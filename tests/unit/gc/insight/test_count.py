@@ -54,7 +54,7 @@ def test_objects_are_counted_by_branch_and_by_age(world: World) -> None:
     found = cost_of(base_of(world)).tables()
     assert table(found["branches"], "branch") == {"side": 2 + 8 + 16}
     assert table(found["ages"], "age") == {"under 7 days": 8, "90 to 180 days": 1 + 2}
-    assert "OF NO HEAD, BY AGE" in "\n".join(cost_lines(found))
+    assert "NOT IN A HEAD, BY AGE" in "\n".join(cost_lines(found))
 
 
 def test_what_a_policy_keeps_is_told_apart(world: World) -> None:

@@ -46,4 +46,4 @@ def test_a_store_that_does_not_answer_makes_nothing_absent(world: World, stand_i
         stand_in(method, down)
     answer = ask(world, address)
     assert answer.verdict == UNKNOWN
-    assert {"the store", "what runs left", "commits"} <= answer.failed
+    assert {"the store", "the files of earlier runs", "commits"} <= answer.failed

@@ -182,7 +182,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
         run = cast("Run", SimpleNamespace(plan=plan, reader=None))
         now = datetime(2026, 3, 1, tzinfo=UTC)
         commits = [Commit(f"c{at}", (), now, name) for at, name in enumerate(wanted)]
-        return find_expired(run, commits, metaranges(known), set(active)), store
+        read = step.read_expired(run, commits, metaranges(known))
+        return find_expired(commits, metaranges(known), set(active), read, most), store
 
     return find
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, FormatError
+from dredge.gc.index.ranges import may_match
 from dredge.gc.retention import (
     PolicyRule,
     RetentionPolicy,
     compile_glob,
     load_policy,
     main_parent,
-    may_match,
     read_policy,
 )
 from dredge.lakefs import Commit, Ref

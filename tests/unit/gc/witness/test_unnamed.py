@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.gc.witness import record
-from dredge.gc.witness.record import DAMAGED, Past, read_kinds
+from dredge.gc.witness.record import Past
+from dredge.lakefs.files.ranges import DAMAGED, list_tables, read_kinds
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from tests.support.gc import World, deleting, make_world, summary_of
 from tests.support.lakes import START
@@ -144,7 +144,7 @@ def test_kinds_are_read_from_the_end_of_a_file() -> None:
     commit = world.lake.commit("first")
     world.lake.objects.put(f"_lakefs/{'0' * 64}", b"nothing of the kind")
     world.lake.objects.put(f"_lakefs/{'1' * 64}", b"")
-    kinds = read_kinds(world.lake.objects, record.list_tables(world.lake.objects).values())
+    kinds = read_kinds(world.lake.objects, list_tables(world.lake.objects).values())
     assert kinds[commit.metarange_id] == METARANGES
     assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED, DAMAGED])
 

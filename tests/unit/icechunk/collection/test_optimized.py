@@ -157,7 +157,7 @@ def test_upgraded_repository_begins_with_a_clean_run(v1: Repo) -> None:
     quiet().upgrade_icechunk_repository(v1.library, dry_run=False, delete_unused_v1_files=True)
     run = v1.plan(mode="optimized")
     assert run.plan.mode == "clean"
-    assert "spec_version 1" in run.plan.why_mode
+    assert "spec_version" in run.plan.why_mode
 
 
 def test_run_after_one_that_kept_all_chunks_is_a_clean_one(v2: Repo, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
     for uri in (STATE.uri, f"{STATE.uri}/"):
         assert store.current(uri, 2).version == version
         assert store.current(uri, 2).state is not None
-    assert f"uri {STATE.uri}" in store.current(f"{STATE.uri}-2", 2).problem
+    assert STATE.uri in store.current(f"{STATE.uri}-2", 2).problem
     assert "spec_version" in store.current(STATE.uri, 1).problem
 
 
