@@ -51,9 +51,8 @@ def load_for_workers() -> None:
     from dredge.storage import StorageOptions
     from dredge.storage.s3.access import access_to
 
-    # Nothing is sent to a place with a region.
-    place = {"region": "us-east-1", "endpoint_url": "http://localhost"}
-    access_to(StorageOptions(access_key_id="-", secret_access_key="-", **place), "bucket")
+    nowhere = StorageOptions("http://localhost", "us-east-1", access_key_id="-", secret_access_key="-")
+    access_to(nowhere, "bucket")  # with a region, nothing is sent
 
 
 def end_when_idle(check_seconds: float = CHECK_SECONDS) -> None:
