@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.ranges import EMPTY, MetaRange, RangeInfo, Value, is_table_id, read_metarange
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value, is_table_id, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable, read_table
 from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.committed.tables import WrittenTable
@@ -14,6 +14,12 @@ from lakefs_embedded.committed.tables import WrittenTable
 FOLDER = "_lakefs/"
 _CACHE_SIZE = 64 << 20
 _OBJECTS = 82  # bytes of two objects and their places in lists
+EMPTY = MetaRange("", ())
+
+
+def position_of(metarange: MetaRange, key: bytes) -> int:
+    """Return the index of the first range whose last key is >= a key."""
+    return bisect_left(metarange.ranges, key, key=lambda item: item.max_key)
 
 
 class Records:
@@ -109,7 +115,7 @@ class RangeReader:
     def get_entry(self, metarange_id: str, path: bytes) -> Value | None:
         """The value of a path; None if missing."""
         metarange = self.get_metarange(metarange_id)
-        position = metarange.position(path)
+        position = position_of(metarange, path)
         if position == len(metarange.ranges):
             return None
         found = next(self._seek(metarange.ranges[position], path), None)
@@ -118,7 +124,7 @@ class RangeReader:
     def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
         """All paths with their values, in byte order of the paths."""
         metarange = self.get_metarange(metarange_id)
-        for info in metarange.ranges[metarange.position(start) :]:
+        for info in metarange.ranges[position_of(metarange, start) :]:
             if start:
                 yield from self._seek(info, start)
             else:
