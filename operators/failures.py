@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import search_few_cycles
+from dredge.process import return_freed_memory, search_few_cycles, trim_memory
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -82,8 +83,15 @@ if HAS_RETRY_POLICY:
 
 log = logging.getLogger(__name__)
 
-#: Sets up the process of a task, once: `dag.test()` runs more than one task in a process.
-_own_process = functools.cache(search_few_cycles)
+
+@functools.cache
+def _own_process() -> None:
+    """Set up the process of a task, once: `dag.test()` runs more than one task in a process."""
+    # Read by pyarrow at its import: its own allocator, and malloc's many arenas, keep 200 MiB of a listing.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return_freed_memory()
+    search_few_cycles()
+
 
 #: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
@@ -113,6 +121,8 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
             found = defect(f"task {self.task_id}", error)
             _leave(context, found)
             raise found from error
+        finally:
+            trim_memory()
 
     return reporting
 

@@ -12,7 +12,8 @@ from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.committed.tables import WrittenTable
 
 FOLDER = "_lakefs/"
-_CACHE_SIZE = 128 << 20
+_CACHE_SIZE = 64 << 20
+_OBJECTS = 82  # bytes of two objects and their places in lists
 EMPTY = MetaRange("", ())
 
 
@@ -69,7 +70,7 @@ class RangeReader:
     def __init__(self, reader: ObjectReader, cache_size: int = _CACHE_SIZE) -> None:
         self._reader = reader
         self._ranges: _Cache[Records] = _Cache(cache_size)
-        self._tables: _Cache[SeekableTable] = _Cache(cache_size // 2)
+        self._tables: _Cache[SeekableTable] = _Cache(cache_size // 4)
         self._metaranges: _Cache[MetaRange] = _Cache(cache_size // 8)
 
     def get_metarange(self, metarange_id: str) -> MetaRange:
@@ -91,7 +92,9 @@ class RangeReader:
             data = self._get(info.id)
             table = read_table(data, name, kind=RANGES, expected_id=info.id)
             keys = [record.key for record in table.records]
-            records = Records(name, keys, [record.value for record in table.records], len(data))
+            values = [record.value for record in table.records]
+            size = sum(map(len, keys)) + sum(map(len, values)) + _OBJECTS * len(keys)
+            records = Records(name, keys, values, size)
             self._ranges.put(info.id, records, records.size)
         _check(records.name, len(records.keys), records.keys[-1] if records.keys else b"", info)
         return records

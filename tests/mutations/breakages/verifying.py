@@ -18,6 +18,4 @@ VERIFY = (
              ("test_an_object_whose_first_answer_was_not_clear_is_always_looked_for",)),
     Breakage("what was reported deleted may still be there", "dredge.gc.verify", "_verify",
              Put("If", "counts", False), ("test_what_was_reported_deleted_and_is_still_there_is_an_error",)),
-    Breakage("live objects of before a long sweep count", "dredge.runs.run", "PlannedRun.begun",
-             Put("Compare", 1, True), ("test_live_objects_of_before_a_short_sweep_are_looked_for_after_it",)),
 )  # fmt: skip
