@@ -263,7 +263,8 @@ class CommittedIndex:
             raise FormatError("it was made for another namespace, or by another version")
         for value in json.loads(facts[b"parts"]):
             part = from_json(IndexPart, value)
-            if self.parts.setdefault(part.name, part) != part:  # it lacks ranges of one of the manifests
+            known = self.parts.setdefault(part.name, part)
+            if known != part:  # it lacks the ranges of one of the manifests
                 raise FormatError(f"another manifest has other bytes for {part.name}")
         self._manifests.add(name)
         columns = [table[column].to_pylist() for column in _MANIFEST.names]
