@@ -21,7 +21,7 @@ from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.sstable import read_table
 from dredge.lakefs.files.sstable.columns import decode_ranges, read_addresses
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.tables import TableWriter, WrittenTable
+from lakefs_embedded.committed.tables import TableWriter, WrittenTable, put_value
 
 RANGE_SIZE = 20 << 20
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,7 +86,7 @@ def make_range(entries: Iterator[tuple[bytes, Entry]], rows: int | None, changed
             entry = Entry(
                 entry.address, size=entry.size ^ 1, etag=entry.etag, last_modified=entry.last_modified
             )
-        writer.add(key, entry.value().encode())
+        writer.add(key, put_value(entry.value()))
         if writer.count == rows or (rows is None and writer.estimated_size() >= RANGE_SIZE):
             break
     return writer.finish()

@@ -26,7 +26,7 @@ from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import Change, SplitRule, apply
 from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
-from lakefs_embedded.refs.records import Commit, branch_key, commit_key
+from lakefs_embedded.refs.records import Commit, branch_key, branch_record, commit_key, repository_record
 from lakefs_embedded.staging.area import Staged
 
 RETENTION_DAYS = 30
@@ -101,7 +101,7 @@ def generate(
     _branches(shape, kv, record, line, objects, truth)
     write_rules(store, Rules(default_days=RETENTION_DAYS, branch_days={}))
     store.put("_lakefs/dummy", b"a namespace of lakeFS")
-    kv.set(REPOSITORIES_PARTITION, repository_key(repository), record.encode())
+    kv.set(REPOSITORIES_PARTITION, repository_key(repository), repository_record(record))
     kv.close()
     _fill(store, objects)
     live, why = zip(*truth.values(), strict=True)
@@ -113,7 +113,7 @@ def move(kv_url: str, repository: str, namespace: str) -> None:
     kv = open_store(kv_url)
     key = repository_key(repository)
     record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
-    kv.set(REPOSITORIES_PARTITION, key, replace(record, storage_namespace=namespace).encode())
+    kv.set(REPOSITORIES_PARTITION, key, repository_record(replace(record, storage_namespace=namespace)))
     kv.close()
 
 
@@ -208,7 +208,7 @@ def _branches(
             path = f"staged/{name}/{row:06d}.parquet".encode()
             kv.set(token.encode(), path, Staged(path, entry.value()).encode())
             truth[address] = (True, "staged")
-        kv.set(record.partition, branch_key(name), Branch(name, head.id, token).encode())
+        kv.set(record.partition, branch_key(name), branch_record(Branch(name, head.id, token)))
 
 
 def _fill(store: ObjectWriter, objects: Objects) -> None:

@@ -30,7 +30,7 @@ from lakefs_embedded.catalog.garbage import Rules, write_rules
 from lakefs_embedded.committed.writing import write_metarange
 from lakefs_embedded.kv import Store, open_store
 from lakefs_embedded.refs.commits import new_commit
-from lakefs_embedded.refs.records import Commit, branch_key, commit_key
+from lakefs_embedded.refs.records import Commit, branch_key, branch_record, commit_key, repository_record
 from lakefs_embedded.staging.area import Staged
 
 REPOSITORY = "scale"
@@ -81,7 +81,7 @@ class ScaleLake:
         _branches(kv, record, line)
         write_rules(store, Rules(default_days=30, branch_days={}))
         store.put("_lakefs/dummy", b"a namespace of lakeFS")
-        kv.set(REPOSITORIES_PARTITION, repository_key(REPOSITORY), record.encode())
+        kv.set(REPOSITORIES_PARTITION, repository_key(REPOSITORY), repository_record(record))
         kv.close()
         (self.folder / "complete").touch()
 
@@ -181,10 +181,10 @@ def _line(ranges: Sequence[list[RangeInfo]], store: ObjectWriter, now: datetime)
 
 def _branches(kv: Store, record: Repository, line: Sequence[Commit]) -> None:
     """Write the branches."""
-    kv.set(record.partition, branch_key("main"), Branch("main", line[-1].id, _token(0)).encode())
+    kv.set(record.partition, branch_key("main"), branch_record(Branch("main", line[-1].id, _token(0))))
     for number in range(1, BRANCHES + 1):
         name, head = f"branch-{number:04d}", line[number % len(line)]
-        kv.set(record.partition, branch_key(name), Branch(name, head.id, _token(number)).encode())
+        kv.set(record.partition, branch_key(name), branch_record(Branch(name, head.id, _token(number))))
 
 
 def _staged(virtual: Virtual) -> Iterator[tuple[bytes, bytes, bytes]]:

@@ -37,7 +37,7 @@ from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.layout import KEY_TRAILER_SIZE
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.tables import TableWriter, shared_prefix
+from lakefs_embedded.committed.tables import TableWriter, put_value, shared_prefix
 
 MARK = b"made-up range "
 _PATH = "warehouse/table={:03d}/part-{:09d}.parquet"
@@ -121,7 +121,7 @@ def _values(virtual: Virtual, number: int) -> Bytes:
     """Return the values of all records of a range, a row each."""
     numbers = _committed(number)
     [entry] = entries(virtual, numbers[:1])
-    raw = entry.value().encode()
+    raw = put_value(entry.value())
     name, size = names(numbers), sizes(numbers)
     end = raw.index(entry.address.encode()) + len(entry.address)
     columns = {

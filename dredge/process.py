@@ -46,6 +46,12 @@ def return_freed_memory() -> None:
             library.mallopt(option, value)
 
 
+def trim_memory() -> None:
+    """Return freed memory to the system now, where the C library can: a process between two steps or tasks."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def search_few_cycles() -> None:
     """Search for cycles of objects rarely, and not among those loaded so far: for a process without other code."""
     # Airflow is a million objects, and a search takes 0.5 s: a few times a task, and at the end of the process. Most

@@ -22,7 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import search_few_cycles
+from dredge.process import search_few_cycles, trim_memory
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
             found = defect(f"task {self.task_id}", error)
             _leave(context, found)
             raise found from error
+        finally:
+            trim_memory()
 
     return reporting
 

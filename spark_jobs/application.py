@@ -36,7 +36,7 @@ from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
-from dredge.process import environment, is_of_this_user
+from dredge.process import environment, is_of_this_user, trim_memory
 from dredge.runs.payload import Json
 from dredge.runs.tasks import TaskFunction, TaskRunner
 from dredge.storage import StorageOptions, environment_of_child
@@ -138,6 +138,7 @@ class Application:
         with environment(asked["environment"]):
             code, said = outcome(step, run_uri, lambda: self._step(step, run_uri))
         done.set()
+        trim_memory()
         # Before the answer, because the next step may follow at once.
         self.is_over = code == 0 and self._jobs[step].last
         self._settle(goes_on=code == 0 and not self.is_over)

@@ -27,9 +27,9 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: Flags for short jobs: no second compiler, no collector threads, and a small initial heap instead of a 64th of the
-#: machine's memory. Measured in docs/decisions/spark-jobs.md.
-SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
+#: Flags for short jobs: no second compiler, no collector threads, a small initial heap instead of a 64th of the
+#: machine's memory, and a small part of it for new objects. Measured in docs/decisions/spark-jobs.md.
+SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m", "-Xmn16m")
 #: Map the archive at its original address. At another address (the default of newer Javas) every pointer is rewritten,
 #: and 120 of its 160 MiB become a private copy. A Java without the option ignores it.
 IN_PLACE_OPTIONS = (

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_dredge.spark_jobs.session import is_remote, spark_reason
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
-from dredge.process import environment
+from dredge.process import environment, trim_memory
 from dredge.runs.failures import TaskDefect, places
 from dredge.runs.payload import Json
 from dredge.runs.tasks import TaskFunction
@@ -190,6 +190,8 @@ def answer(index: int, fn: TaskFunction, config: str, task: bytes, environ: Mapp
             "places": places(error),
         }
         return json.dumps({"index": index, "error": failure})
+    finally:
+        trim_memory()
 
 
 def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:

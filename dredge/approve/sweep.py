@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from dredge.approve.records import ApproveOutput, Veto, approval_inputs, approval_of
 from dredge.errors import DredgeError
-from dredge.runs.failures import as_partial, foreseen, partial_after
+from dredge.runs.failures import as_defects, as_partial, partial_after
 from dredge.runs.gate import GateConfig
 from dredge.runs.payload import StepOutput
 from dredge.runs.run import CollectionRun, StepRecord, check_chain, collect_links, refuse_old_mark
@@ -76,7 +76,7 @@ class Sweep[R: CollectionRun[Any]](ABC):
         Raises DredgeError: the sweep was complete, and the ledger could not be settled."""
         record, stopped = self.record, None
         try:
-            with foreseen(f"step {record.attempt.step}", record.attempt.writer.uri):
+            with as_defects(f"step {record.attempt.step}", record.attempt.writer.uri):
                 self.delete()
         except DredgeError as error:
             stopped = error
@@ -96,7 +96,7 @@ class Sweep[R: CollectionRun[Any]](ABC):
         deleted = self.record.counts.get("deleted_objects")
         if deleted is None:  # the ledger was not settled
             return "Deleted objects are in the ledger." if self.has_begun else ""
-        return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
+        return f"{deleted:,} objects were deleted; the ledger lists them." if deleted else ""
 
     def check_approval(self) -> Veto:
         """Check guards and approval; see `approval_of`."""

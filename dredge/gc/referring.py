@@ -212,7 +212,7 @@ class Referred:
     sizes: ShardedSet = field(default_factory=lambda: ShardedSet(0, {}))
 
 
-def look_at_referring(
+def read_referring(
     run: Run, runner: TaskRunner, where: str, note: Callable[[list[PartInfo]], None] = lambda _: None
 ) -> list[Referred]:
     """Read every repository with entries in this namespace; `note` is called with the written files."""

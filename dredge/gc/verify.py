@@ -27,7 +27,6 @@ from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import Refused, SubtractOutput, ask_store, by_folder
-from dredge.lakefs import Ref
 from dredge.runs import ledger
 from dredge.runs.payload import PartInfo, StepOutput, StepSummary
 from dredge.runs.run import Ahead, StepRecord
@@ -43,30 +42,30 @@ VERIFY = "verify.json"
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     """Verify the deletions of a run. Raises FormatError: a deleted object still exists, or a live one was deleted."""
 
-    def read(inputs: Mapping[str, StepSummary]) -> list[Ref] | None:
+    def read(inputs: Mapping[str, StepSummary]) -> list[Canary] | None:
         # What others deleted is found by clean runs.
-        samples = BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled or run.plan.mode == CLEAN
-        return run.client.branches(run.plan.repository) if samples else None
+        if not BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled and run.plan.mode != CLEAN:
+            return None
+        return sample(run, VerifyOutput.STEP)
 
     ahead = Ahead(read)
     return run.step(
-        VerifyOutput,
-        lambda record: _verify(run, runner or LocalRunner(), record, ahead.result(record.inputs)),
-        ahead=ahead,
+        VerifyOutput, lambda record: _verify(run, runner or LocalRunner(), record, ahead), ahead=ahead
     )
 
 
-def _verify(run: Run, runner: TaskRunner, record: StepRecord, branches: list[Ref] | None) -> None:
+def _verify(run: Run, runner: TaskRunner, record: StepRecord, ahead: Ahead[list[Canary] | None]) -> None:
     parts = record.input(BulkDeleteOutput).settled
-    living, results, in_ledger = list[Canary](), list[VerifyResult](), set[str]()
-    if branches is not None:
-        with at_once() as ask:
-            living_read = ask(take_living, run, record.input(MarkUncommittedOutput), branches)
-            results = _look_up_deleted(run, runner, parts)
-        living = living_read.result()
+    with at_once() as ask:
+        sampled = ask(ahead.result, record.inputs)
+        results = _look_up_deleted(run, runner, parts)
+    living, in_ledger = sampled.result(), set[str]()
+    if living is not None:
+        living = living + take_staged(run, record.input(MarkUncommittedOutput))
         in_ledger = _find_in_ledger(run, runner, parts, living)
+    living = living or []
     left = [address for result in results for address in result.left]
-    looked_at = to_look_at(run, living, in_ledger)
+    looked_at = choose_living(run, living, in_ledger)
     missing = missing_of(run, looked_at)
     ours = [canary for canary in missing if canary.address in in_ledger]
     record.counts.update(
@@ -144,18 +143,18 @@ _STAGED_SAMPLE = 200
 _LOOKS = 200
 
 
-def take_living(run: Run, staged: MarkUncommittedOutput, branches: Sequence[Ref]) -> list[Canary]:
-    """Sample live objects: canaries, and staged addresses of the mark."""
+def take_staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
+    """Sample staged addresses of the mark."""
     found: list[Canary] = []
     parts = staged.addresses
     for part in parts:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
         found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
-    return sample(run, VerifyOutput.STEP, branches=branches) + found[:_STAGED_SAMPLE]
+    return found[:_STAGED_SAMPLE]
 
 
-def to_look_at(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:
+def choose_living(run: Run, living: list[Canary], doubtful: set[str]) -> list[Canary]:
     """Choose the live objects to look up: all doubtful ones (in the ledger as deleted), and a sample of the others."""
     if run.plan.config.verify_sample_size is None:
         return living

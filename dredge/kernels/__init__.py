@@ -6,9 +6,6 @@
     memory      numba's options and types; loads and copies, varints, UTF-8
     interface   codes and columns shared with callers; the only module here for direct import
 
-numba's cache compares only the file of a function, and a function inlined from another file may be an older version.
-So `dredge.compiled` names the cache folder after a hash of all these files.
-
 Kernels work on memory addresses, like C. Three rules keep this safe: a length read from a file is compared with the
 remaining size before use; callers provide slack for wide copies (`SLACK` bytes behind every buffer, and the rest of
 the file behind every block); a kernel never allocates.

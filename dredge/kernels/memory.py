@@ -9,22 +9,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import intrinsic
 
-from dredge import compiled
-
-
-class _OneFolder(UserProvidedCacheLocator):
-    """Puts compiled code into the cache folder itself, without the path of the package: each executor of Spark unpacks
-    its Python into another folder."""
-
-    @classmethod
-    def get_suitable_cache_subpath(cls, _file: str) -> str:
-        return ""
-
-
-OPTIONS: Any = {"nogil": True, "cache": compiled.caching(), "error_model": "numpy"}
+# The code needs nothing of numba when it runs: no counted references, no wrappers for Python, no exceptions.
+OPTIONS: Any = {"_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 jit = njit(**OPTIONS)
 U64 = np.uint64
 

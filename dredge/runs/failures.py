@@ -35,7 +35,7 @@ def places(error: BaseException) -> list[str]:
 
 
 @contextmanager
-def foreseen(what: str, where: str = "") -> Iterator[None]:
+def as_defects(what: str, where: str = "") -> Iterator[None]:
     """Convert unexpected exceptions to `DefectError`; `DredgeError` and `MemoryError` pass. `what`: the work in
     progress, such as "step staged of run d4…". `where`: URI of the run's folder; "" if absent. Raises DefectError: an
     unexpected exception was raised. Its traceback is in the log."""
@@ -49,7 +49,7 @@ def foreseen(what: str, where: str = "") -> Iterator[None]:
 
 
 def defect(what: str, error: BaseException, where: str = "") -> DefectError:
-    """Make the error for an unexpected exception; see `foreseen`."""
+    """Make the error for an unexpected exception; see `as_defects`."""
     cause = f"{type(error).__name__}: {redact(str(error))}".rstrip(": ")
     files = f" and the .json files of {where}, which hold no secrets" if where else ""
     return DefectError(

@@ -258,10 +258,10 @@ class RunFolder:
         return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
 
     def read_valid_summaries(
-        self, steps: Iterable[str], afresh: bool = False
+        self, steps: Iterable[str], reread: bool = False
     ) -> dict[str, StepSummary | None]:
         """Read the valid summaries in parallel. A summary of a try is replaced only by a later try, so for cached ones
-        the try number is enough. `afresh`: read cached summaries again."""
+        the try number is enough. `reread`: read cached summaries again."""
         names = list(steps)
 
         def read(step: str) -> StepSummary | None:
@@ -270,11 +270,11 @@ class RunFolder:
                 return self.read_summary(step)
             with at_once() as ask:  # the summary existed before, so its number may be read at the same time
                 number = ask(newest_number, self.writer, step)
-                found = self._summary(f"{step}/{SUCCESS}") if afresh else kept
+                found = self._summary(f"{step}/{SUCCESS}") if reread else kept
             if found is None or found.try_number != number.result():
                 self._kept.pop(step, None)
                 return self.read_summary(step)
-            if not afresh:
+            if not reread:
                 return found  # not cached again: its write may have failed
             self._kept[step] = found
             return found

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError, RejectedError
-from dredge.runs.failures import foreseen
+from dredge.runs.failures import as_defects
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import Json, StepOutput, StepSummary, to_json
 from dredge.storage import StorageOptions, open_reader, open_writer
@@ -444,7 +444,7 @@ def collect_each(
     def collect_one(repository: str) -> Outcome:
         run_uri = why = ""
         try:
-            with foreseen(f"the run of {repository}"):
+            with as_defects(f"the run of {repository}"):
                 run_uri = plan(repository)
                 collect(run_uri)
         except DredgeError as error:

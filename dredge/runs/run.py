@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
-from dredge.runs.failures import foreseen
+from dredge.runs.failures import as_defects
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE_MEMBER, Lease, LeaseGrant, hand_over
 from dredge.runs.parts import BY_DIGEST, cache_parts
@@ -137,7 +137,7 @@ def perform(
     """
     attempt: StepTry | None = None
     try:
-        with foreseen(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
+        with as_defects(f"step {step} of run {folder.run_id}", folder.uri), ExitStack() as reading:
             known: dict[str, StepSummary] = {}
             if folder.goes_on:  # claims a first try at once: a step without an earlier try has no result
                 right()
@@ -255,7 +255,7 @@ def check_chain(
     not complete, or the chain is broken."""
     with at_once() as ask:
         plan = ask(folder.read_json, f"{PLAN}.json")
-        found = _complete(folder, step, folder.read_valid_summaries(links, afresh=True))
+        found = _complete(folder, step, folder.read_valid_summaries(links, reread=True))
     wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
@@ -301,6 +301,9 @@ class PlannedRun[P: RunPlan](ABC):
     options: StorageOptions | None = None
     _store_clock: StoreClock = field(init=False, repr=False, compare=False)
     _held_at: float | None = field(default=None, repr=False, compare=False)
+    _ask: Ask | None = field(default=None, repr=False, compare=False)
+    # reads of later steps by the step's name
+    _early: dict[str, Future[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._store_clock = StoreClock(self.state, self.clock)
@@ -365,9 +368,19 @@ class PlannedRun[P: RunPlan](ABC):
                 at_once() as ask,
             ):
                 ask(self.store_now)  # the first step that needs the store's clock finds it read
+                self._ask = ask
                 yield
         finally:
-            self._held_at = None
+            self._held_at = self._ask = None
+
+    def begin[R](self, step: str, read: Callable[[], R]) -> None:
+        """Begin reads of a later step beside this one, if this process runs both."""
+        if self._ask is not None:
+            self._early[step] = self._ask(read)
+
+    def begun(self, step: str) -> Future[Any] | None:
+        """Return the reads of a step, once, if they were begun."""
+        return self._early.pop(step, None)
 
     def spread[C, T, R](
         self,
@@ -520,8 +533,8 @@ def resume_local(run: CollectionRun[Any]) -> None:
     holder = run.plan.lease.holder
     if not is_local(run):
         raise ConfigError(
-            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks there; they continue after"
-            " the last complete step."
+            f"{run.folder.uri} is a run of {holder}. Nothing was changed. Clear its tasks in Airflow; they continue"
+            " after the last complete step."
         )
     grant = run.lease.acquire(holder)
     try:

@@ -88,13 +88,13 @@ def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
     return {name: run for name, run in state.removed().items() if name in named}
 
 
-def named_again(partition: bytes, run_id: str) -> TrashFinding:
+def named_finding(partition: bytes, run_id: str) -> TrashFinding:
     """The finding for a name of `named_after_removal`."""
     why = f"removed by run {run_id}, and a record references it now: the next clean restores it"
     return TrashFinding(partition, None, "named-after-removal", "report", why)
 
 
-def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
+def restore_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
     """Restore the rows of `named_after_removal`. Raises NamedAgainError: rows were missing."""
     named = named_after_removal(state, look)
     if not named:

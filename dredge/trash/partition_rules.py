@@ -49,7 +49,7 @@ class Noted:
         lately = {token: since for token, since in missed.items() if now - since < longest}
         return Noted(look.heads, named, lately)
 
-    def begun_anew(self) -> Noted:
+    def without_times(self) -> Noted:
         """The notes without times: the time of a missed token begins at the next look."""
         return Noted(self.heads, self.named | self.missed.keys())
 
@@ -65,10 +65,10 @@ def check_known(look: Look, location: str) -> None:
     if len(lost) > _SHOWN:
         lost[_SHOWN:] = [f"{len(lost) - _SHOWN:,} more repositories"]
     raise WitnessError(
-        f"{location}: {sum(map(len, look.lost_commits.values())):,} branch heads of the last look have no commit record"
-        f" now ({'; '.join(lost)}). lakeFS never removes one, so this database is another one, or was restored from a"
-        " backup. Nothing was removed. For the wrong database, correct the connection. After a restore on purpose,"
-        " start with an empty state folder: all waits begin again."
+        f"{location}: {sum(map(len, look.lost_commits.values())):,} branch heads of the last scan have no commit"
+        f" record now ({'; '.join(lost)}). lakeFS never removes one, so this database is another one, or was restored"
+        " from a backup. Nothing was removed. For the wrong database, correct the connection. After a restore on"
+        " purpose, start with an empty state folder: all waits begin again."
     )
 
 

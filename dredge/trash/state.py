@@ -121,7 +121,7 @@ class TrashState:
                 " up again since). Nothing was removed. Use a separate folder for each store."
             )
         elif known.get("own_id", own) != own:
-            self.save_noted(self.noted().begun_anew())
+            self.save_noted(self.noted().without_times())
             self._replace(STORE, identity | {"own_id": own})
             note = (
                 f"The database of {store.location} is not that of the last look (PostgreSQL: system identifier,"

@@ -39,7 +39,7 @@ from dredge.trash.partition_rules import Noted, check_known
 from dredge.trash.report import CleanReport, ScanReport
 from dredge.trash.rules import classify
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import advance_waiting, leave_waiting, no_list, read_waiting
+from dredge.trash.waiting import advance_waiting, no_list, read_waiting, write_waiting
 from dredge.undo.alarms import open_alarms, refuse_alarmed
 from dredge.undo.preflight import check_folders
 from dredge.xid import new_descending_xid
@@ -102,7 +102,7 @@ def clean(
             alarms.verify_open_run(store, held, store.clock() or clock(), run_id)
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
-            alarms.put_back_named(store, held, look, run_id)
+            alarms.restore_named(store, held, look, run_id)
             command = f"dredge trash acknowledge {held.writer.uri}"
             refuse_alarmed(held.writer, f"run {run_id} removes nothing", command)
         plan = report.plan
@@ -142,9 +142,9 @@ def _scan(
     findings = advance_waiting(waiting, found, run_id, now, read, margins)
     if state:
         state.save_noted(noted)
-        leave_waiting(state, waiting, run_id, now)
+        write_waiting(state, waiting, run_id, now)
         findings += tuple(
-            alarms.named_again(name, run) for name, run in alarms.named_after_removal(state, look).items()
+            alarms.named_finding(name, run) for name, run in alarms.named_after_removal(state, look).items()
         )
     trash = choose(findings, kinds)
     attempt = state.attempt if state else 0

@@ -51,7 +51,7 @@ def decode_rows(data: bytes, name: str) -> Iterator[Row]:
             value = json.loads(line)
             yield Row(*(base64.b64decode(value[part], validate=True) for part in Row._fields))
         except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"{name}, line {number}: not a row: {error!r}") from error
+            raise FormatError(f"{name}, line {number}: no row of an undo file: {error!r}") from error
 
 
 def undo_files(reader: ObjectReader, folder: str) -> list[str]:

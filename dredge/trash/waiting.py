@@ -71,11 +71,11 @@ def advance_waiting(
     return tuple(judged)
 
 
-def leave_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at: datetime) -> None:
+def write_waiting(state: TrashState, waiting: SmallList, run_id: str, marked_at: datetime) -> None:
     """Write the list for the next run."""
     state.check_right()
     try:
-        waiting.leave(state.writer, f"{run_id}-{state.attempt}", run_id, marked_at, state.now())
+        waiting.write(state.writer, f"{run_id}-{state.attempt}", run_id, marked_at, state.now())
     except ConflictError:
         raise LeaseHeldError(
             f"{state.writer.uri}: another run wrote its pending list during this run (number {state.attempt}). That"
@@ -89,7 +89,7 @@ def forget(
     """Remove rows from the list before a restore; their wait begins again."""
     waiting = read_waiting(state, store)
     waiting.forget(address_of(*name) for name in names)
-    leave_waiting(state, waiting, run_id, state.now())
+    write_waiting(state, waiting, run_id, state.now())
 
 
 def _found(findings: Sequence[TrashFinding]) -> pa.Table:

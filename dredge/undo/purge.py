@@ -126,7 +126,7 @@ def purge_runs(
 
     tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
     record.counts["runs"] = len(runs)
-    _say_what_is_young(run, record, config)
+    _report_young(run, record, config)
     if not config.dry_run:
         _note_purged(run, runs, tally)
     _sum_up(run, record, tally, config.dry_run)
@@ -158,7 +158,7 @@ def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig
             log.info("purge %s: skipped %s: %s", run.plan.run_id, uri, error)
 
 
-def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
+def _report_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
     """Report the first time for purging the younger deletions."""
     now, cutoff = run.store_now(), _cutoff(run, config)
     young = [
@@ -238,12 +238,12 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Tally
                 tally.count(item.outcome, item.size_bytes, item.row["address"], item.message)
                 tally.left[run_id] += item.outcome not in (PURGED, CURRENT)
         if not config.dry_run and not tally.left[run_id]:
-            tally.left[run_id] += _has_untold(run.stores.store_uri, swept, config)
+            tally.left[run_id] += _may_have_unrecorded(run.stores.store_uri, swept, config)
         run.progress.add(1)
     return tally
 
 
-def _has_untold(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:
+def _may_have_unrecorded(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:
     """Whether deletions without a ledger row (of a killed sweep) may have leftovers. No purge deletes these; while they
     exist, the check of later runs needs the record."""
     choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)

@@ -49,6 +49,9 @@ log = logging.getLogger("dredge")
 
 # Below the folder of the deleting run.
 FOLDER = "restores"
+# Outcomes without an object to pin. A taken key is pinned: an earlier restore, or a repeated task, may have written its
+# object under another tag.
+_ABSENT = (GONE,)
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 # Rows of the ledger of a restore.
@@ -149,10 +152,9 @@ def _pin(
 
 
 def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> None:
-    """Reduce the pin to possibly restored objects, and note the end of the restore, to save later listings. An object
-    taken for another one counts: an earlier restore, or a repeated task, may have written it under another tag."""
+    """Reduce the pin to possibly restored objects, and note the end of the restore, to save later listings."""
     sets = tuple(LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for part in tally.back)
-    stays = [name for name in OUTCOMES if name != GONE]
+    stays = [name for name in OUTCOMES if name not in _ABSENT]
     objects = sum(tally.objects[name] for name in stays)
     size_bytes = sum(tally.size_bytes[name] for name in stays)
     try:
@@ -276,7 +278,7 @@ def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Tally:
             tally.parts.append(run.folder.write_table(RestoreOutput.STEP, index, _ledger(page, found), name))
             for row, item in zip(asked, found, strict=True):
                 tally.count(item.outcome, row["size"], row["address"], item.message)
-            stays = page.filter(pa.array([item.outcome != GONE for item in found], pa.bool_()))
+            stays = page.filter(pa.array([item.outcome not in _ABSENT for item in found], pa.bool_()))
             if stays.num_rows:
                 hashes = unite([stays["hash"].to_numpy()])
                 tally.back.append(write_hashes(folder, f"hashes-back-{task.name}-{index:05d}-0.u64", hashes))

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from dredge.errors import ConflictError
 from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
-from lakefs_embedded.committed.store import Cursor, RangeReader, RangeStore
+from lakefs_embedded.committed.store import Cursor, RangeReader, RangeStore, position_of
 from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule
 
 
@@ -181,7 +181,7 @@ class _Merger:
         return True
 
     def _base_range(self, info: RangeInfo) -> RangeInfo | None:
-        position = self._base.position(info.min_key)
+        position = position_of(self._base, info.min_key)
         if position == len(self._base.ranges) or self._base.ranges[position].min_key > info.max_key:
             return None
         return self._base.ranges[position]

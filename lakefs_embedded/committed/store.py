@@ -6,13 +6,20 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.ranges import EMPTY, MetaRange, RangeInfo, Value, is_table_id, read_metarange
+from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value, is_table_id, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable, read_table
 from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.committed.tables import WrittenTable
 
 FOLDER = "_lakefs/"
-_CACHE_SIZE = 128 << 20
+_CACHE_SIZE = 64 << 20
+_OBJECTS = 82  # bytes of two objects and their places in lists
+EMPTY = MetaRange("", ())
+
+
+def position_of(metarange: MetaRange, key: bytes) -> int:
+    """Return the index of the first range whose last key is >= a key."""
+    return bisect_left(metarange.ranges, key, key=lambda item: item.max_key)
 
 
 class Records:
@@ -63,7 +70,7 @@ class RangeReader:
     def __init__(self, reader: ObjectReader, cache_size: int = _CACHE_SIZE) -> None:
         self._reader = reader
         self._ranges: _Cache[Records] = _Cache(cache_size)
-        self._tables: _Cache[SeekableTable] = _Cache(cache_size // 2)
+        self._tables: _Cache[SeekableTable] = _Cache(cache_size // 4)
         self._metaranges: _Cache[MetaRange] = _Cache(cache_size // 8)
 
     def get_metarange(self, metarange_id: str) -> MetaRange:
@@ -85,7 +92,9 @@ class RangeReader:
             data = self._get(info.id)
             table = read_table(data, name, kind=RANGES, expected_id=info.id)
             keys = [record.key for record in table.records]
-            records = Records(name, keys, [record.value for record in table.records], len(data))
+            values = [record.value for record in table.records]
+            size = sum(map(len, keys)) + sum(map(len, values)) + _OBJECTS * len(keys)
+            records = Records(name, keys, values, size)
             self._ranges.put(info.id, records, records.size)
         _check(records.name, len(records.keys), records.keys[-1] if records.keys else b"", info)
         return records
@@ -106,7 +115,7 @@ class RangeReader:
     def get_entry(self, metarange_id: str, path: bytes) -> Value | None:
         """The value of a path; None if missing."""
         metarange = self.get_metarange(metarange_id)
-        position = metarange.position(path)
+        position = position_of(metarange, path)
         if position == len(metarange.ranges):
             return None
         found = next(self._seek(metarange.ranges[position], path), None)
@@ -115,7 +124,7 @@ class RangeReader:
     def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
         """All paths with their values, in byte order of the paths."""
         metarange = self.get_metarange(metarange_id)
-        for info in metarange.ranges[metarange.position(start) :]:
+        for info in metarange.ranges[position_of(metarange, start) :]:
             if start:
                 yield from self._seek(info, start)
             else:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import cramjam
 
+from dredge.lakefs.files import messages
 from dredge.lakefs.files.ident import TableHash
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.ranges import PART_SIZE_MAX, RangeInfo, Value
 from dredge.lakefs.files.sstable.layout import (
     CHECKSUM_CRC32C,
     FOOTER_SIZE,
@@ -38,11 +39,11 @@ from dredge.lakefs.files.sstable.layout import (
     Footer,
     Handle,
     checksum,
-    put_uvarint,
 )
 
 _U32 = struct.Struct("<I")
 _ONE_BYTE = 0x80
+_SHORT = tuple(bytes((value,)) for value in range(_ONE_BYTE))
 _HANDLE_SIZE_GUESS = 20
 _NEVER = 1 << 31
 _COMPRESSION = (
@@ -276,6 +277,39 @@ def write_table(
     for key, value in records:
         writer.add(key, value)
     return writer.finish()
+
+
+def put_uvarint(value: int) -> bytes:
+    """Encode an unsigned number, 7 bits per byte, least significant first."""
+    if value < _ONE_BYTE:
+        return _SHORT[value]
+    out = bytearray()
+    while value >= _ONE_BYTE:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def put_value(value: Value) -> bytes:
+    """Encode the value of a record. Raises ValueError if a part is larger than a server accepts."""
+    if len(value.identity) > PART_SIZE_MAX or len(value.data) > PART_SIZE_MAX:
+        raise ValueError(f"the identity or the data of an entry has more than {PART_SIZE_MAX} bytes")
+    parts = (
+        put_uvarint(len(value.identity) << 1),
+        value.identity,
+        put_uvarint(len(value.data) << 1),
+        value.data,
+    )
+    return b"".join(parts)
+
+
+def put_range(info: RangeInfo) -> bytes:
+    """Encode the value of a range's record in a metarange."""
+    data = messages.RangeData(
+        min_key=info.min_key, max_key=info.max_key, estimated_size=info.estimated_size, count=info.count
+    )
+    return put_value(Value(info.id.encode(), messages.encode(data)))
 
 
 def put_handle(handle: Handle) -> bytes:

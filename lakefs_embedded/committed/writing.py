@@ -7,7 +7,7 @@ from dredge.errors import FormatError
 from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from lakefs_embedded.committed.store import Cursor, RangeStore
-from lakefs_embedded.committed.tables import TableWriter, WrittenTable, write_table
+from lakefs_embedded.committed.tables import TableWriter, WrittenTable, put_range, put_value, write_table
 
 _FNV_START = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -56,7 +56,7 @@ class MetaRangeWriter:
 
     def add(self, key: bytes, value: Value) -> None:
         """Append a record. Raises ValueError unless the key is the greatest."""
-        self.add_encoded(key, value.encode())
+        self.add_encoded(key, put_value(value))
 
     def add_encoded(self, key: bytes, raw: bytes) -> None:
         """Append an encoded record. Raises ValueError unless the key is the greatest."""
@@ -94,7 +94,7 @@ class MetaRangeWriter:
 
 def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
     """Write a metarange file. `ranges`: sorted by key, disjoint. Raises ValueError if not sorted."""
-    return write_table(((item.max_key, item.value().encode()) for item in ranges), METARANGES)
+    return write_table(((item.max_key, put_range(item)) for item in ranges), METARANGES)
 
 
 def fnv1a_64(key: bytes) -> int:

@@ -32,7 +32,7 @@ from lakefs_embedded.errors import (
     TagNotFoundError,
 )
 from lakefs_embedded.kv import KeyNotFoundError, PredicateFailedError, Store
-from lakefs_embedded.refs.records import Tag, branch_key, tag_key
+from lakefs_embedded.refs.records import Tag, branch_key, branch_record, tag_key
 
 PREFIX = b"branches/"
 _CACHED_BRANCHES = 1024
@@ -72,13 +72,13 @@ class Branches:
     def create(self, repository: Repository, branch: Branch) -> None:
         """Write a new branch."""
         try:
-            self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
+            self._kv.set_if(repository.partition, branch_key(branch.name), branch_record(branch), None)
         except PredicateFailedError:
             raise BranchExistsError from None
 
     def change(self, repository: Repository, old: Stored, new: Branch) -> Stored:
         """Replace an unchanged branch, or raise PredicateFailedError."""
-        raw = new.encode()
+        raw = branch_record(new)
         self._kv.set_if(repository.partition, branch_key(new.name), raw, old.raw)
         stored = Stored(new, raw)
         self._remember((repository.partition, new.name), stored)

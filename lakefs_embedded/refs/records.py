@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.records import Repository
+from dredge.lakefs.files.records import STATES, Branch, Repository
 from lakefs_embedded.errors import InvalidRefError, InvalidValueError
 
 DELETED_PARTITION = b"graveler_deleted"
@@ -99,6 +99,43 @@ class Commit:
             version=record.version,
             generation=record.generation,
         )
+
+
+_STATE_NUMBERS = {state: number for number, state in STATES.items()}
+
+
+def repository_record(repository: Repository) -> bytes:
+    """Write a repository's record as a server does."""
+    return messages.encode(
+        messages.RepositoryData(
+            id=repository.name,
+            storage_namespace=repository.storage_namespace,
+            default_branch_id=repository.default_branch,
+            creation_date=messages.to_timestamp(repository.creation_date),
+            state=_STATE_NUMBERS[repository.state],
+            instance_uid=repository.instance_uid,
+            read_only=repository.read_only,
+            storage_id=repository.storage_id,
+        )
+    )
+
+
+def branch_record(branch: Branch) -> bytes:
+    """Write a branch's record as a server does."""
+    return messages.encode(
+        messages.BranchData(
+            id=branch.name,
+            commit_id=branch.commit_id,
+            staging_token=branch.staging_token,
+            sealed_tokens=branch.sealed_tokens,
+            hidden=branch.hidden,
+        )
+    )
+
+
+def sealed(branch: Branch, token: str) -> Branch:
+    """Return the branch with its current token sealed and a new staging token."""
+    return replace(branch, staging_token=token, sealed_tokens=branch.tokens)
 
 
 def deleted_key(repository: Repository) -> bytes:

@@ -53,9 +53,11 @@ from lakefs_embedded.refs.commits import new_commit
 from lakefs_embedded.refs.records import (
     DELETED_PARTITION,
     branch_key,
+    branch_record,
     commit_key,
     deleted_key,
     new_staging_token,
+    repository_record,
 )
 
 _PREFIX = b"repos/"
@@ -150,7 +152,9 @@ class Repositories:
         if repository is None:
             raise RepositoryNotFoundError
         self._kv.set(
-            REPOSITORIES_PARTITION, repository_key(name), in_state(repository, "in-deletion").encode()
+            REPOSITORIES_PARTITION,
+            repository_key(name),
+            repository_record(in_state(repository, "in-deletion")),
         )
         for prefix in _DELETED_PREFIXES:
             for key in self._keys(repository.partition, prefix):
@@ -174,7 +178,7 @@ class Repositories:
     def _record(self, repository: Repository) -> None:
         try:
             self._kv.set_if(
-                REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode(), None
+                REPOSITORIES_PARTITION, repository_key(repository.name), repository_record(repository), None
             )
         except PredicateFailedError:
             raise NotUniqueError from None
@@ -194,7 +198,7 @@ class Repositories:
             new_staging_token(repository.name, repository.default_branch),
         )
         self._kv.set(repository.partition, commit_key(commit.id), commit.encode())
-        self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
+        self._kv.set_if(repository.partition, branch_key(branch.name), branch_record(branch), None)
 
     def _read(self, name: str) -> Recorded | None:
         try:
@@ -263,7 +267,7 @@ class StepOneRepositories(Repositories):
 
     def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
         new = in_state(found.repository, state)
-        raw = new.encode()
+        raw = repository_record(new)
         try:
             self._kv.set_if(REPOSITORIES_PARTITION, repository_key(new.name), raw, found.raw)
         except PredicateFailedError:
@@ -313,7 +317,7 @@ class StepTwoRepositories(StepOneRepositories):
         initial = in_state(repository, "initial")
         self._record(initial)
         self._write_contents(repository)
-        if self._changed(Recorded(initial, initial.encode()), "active") is None:
+        if self._changed(Recorded(initial, repository_record(initial)), "active") is None:
             self._lost(repository)
 
     def _require_free(self, name: str) -> None:
@@ -324,7 +328,7 @@ class StepTwoRepositories(StepOneRepositories):
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
             raise RepositoryInDeletionError  # its deletion queues the present rows
-        entry = in_state(repository, "initial").encode()
+        entry = repository_record(in_state(repository, "initial"))
         self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
         raise RepositoryNotFoundError if found is None else NotUniqueError
 
@@ -333,7 +337,7 @@ class StepTwoRepositories(StepOneRepositories):
         self._remove_record(marked)
 
     def _hand_over(self, repository: Repository) -> None:
-        entry = in_state(repository, "in-deletion").encode()
+        entry = repository_record(in_state(repository, "in-deletion"))
         try:
             self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
         except PredicateFailedError:

@@ -41,7 +41,7 @@ from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError
 from lakefs_embedded.refs.branches import Branches, Stored
-from lakefs_embedded.refs.records import Commit, new_staging_token
+from lakefs_embedded.refs.records import Commit, new_staging_token, sealed
 
 READ_TRIES = 10
 
@@ -150,7 +150,7 @@ class CommitProtocol:
     def seal(self, repository: Repository, name: str) -> Stored:
         """Seal the staging token and put a new one in its place."""
         return self.change(
-            repository, name, lambda branch: branch.sealed(new_staging_token(repository.name, name))
+            repository, name, lambda branch: sealed(branch, new_staging_token(repository.name, name))
         )
 
     def change(self, repository: Repository, name: str, new: Callable[[Branch], Branch]) -> Stored:

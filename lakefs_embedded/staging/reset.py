@@ -19,7 +19,7 @@ from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import BranchNotFoundError, TooManyTriesError
 from lakefs_embedded.kv import PredicateFailedError, Store
 from lakefs_embedded.refs.branches import Branches
-from lakefs_embedded.refs.records import new_staging_token
+from lakefs_embedded.refs.records import new_staging_token, sealed
 from lakefs_embedded.refs.repositories import Repositories
 from lakefs_embedded.staging.area import Staged, StagingAreas, staged_changes, staged_value
 from lakefs_embedded.staging.protocol import CommitProtocol, write_staged
@@ -179,7 +179,7 @@ class Resets:
                 committed = self._lookup(branch.commit_id, staged.path)
                 self._areas.put(token, Staged(staged.path, committed))
             try:
-                self._branches.change(repository, stored, branch.sealed(token))
+                self._branches.change(repository, stored, sealed(branch, token))
             except PredicateFailedError:
                 # No branch names the token. After any other error one might, so the token is kept.
                 self._dropper.queue((token,))

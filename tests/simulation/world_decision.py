@@ -23,7 +23,7 @@ from dredge.gc.witness.record import COMMITS, Known, Past
 from dredge.hashing import hash64
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, due
-from dredge.runs.pending.store import POINTER, Expected, PendingList, leave_list, read_list
+from dredge.runs.pending.store import POINTER, Expected, PendingList, read_list, write_list
 from dredge.storage import open_writer
 from dredge.storage.model import ObjectInfo
 from tests.simulation.clock import DAY, HOUR, instant
@@ -297,7 +297,7 @@ class DecisionScene(Scene):
             subject=SUBJECT, life="", run_id=run_id, marked_at=marked_at, left_at=self.now(), parts={}
         )
         try:
-            leave_list(self.folder, pending, stored.etag)
+            write_list(self.folder, pending, stored.etag)
         except ConflictError:
             states["refused: another list"] += 1
             return

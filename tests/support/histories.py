@@ -19,6 +19,7 @@ from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.errors import GravelerError, RulesNotFoundError
+from lakefs_embedded.refs.records import sealed
 from tests.support.gc import World
 
 BRANCHES = ("main", "one", "two", "hidden")
@@ -224,7 +225,7 @@ class History:
         """The state after a commit killed at its first write."""
         found = self.catalog.refs.repositories.get(self.name)
         token = f"{self.name}-{branch}:sealed-{len(self.commit_ids())}-{len(self.made)}"
-        self.catalog.staging.protocol.change(found, branch, lambda present: present.sealed(token))
+        self.catalog.staging.protocol.change(found, branch, lambda present: sealed(present, token))
 
 
 def alive(world: World, catalog: Catalog, keep_tags: bool = True) -> set[str]:

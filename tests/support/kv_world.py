@@ -16,7 +16,7 @@ from dredge.lakefs.files.messages import to_timestamp
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.committed.entries import commit_id
 from lakefs_embedded.kv import Entry, MemoryKV
-from lakefs_embedded.refs.records import Commit, Tag
+from lakefs_embedded.refs.records import Commit, Tag, branch_record, repository_record
 from tests.support.memory_rows import MemoryRows
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kv"
@@ -158,7 +158,7 @@ class World:
         self, partition: bytes, name: str, commit: str, token: str, sealed: Sequence[str] = ()
     ) -> None:
         record = Branch(name, commit, token, tuple(sealed))
-        self.kv.set(partition, b"branches/" + name.encode(), record.encode())
+        self.kv.set(partition, b"branches/" + name.encode(), branch_record(record))
 
     def tag(self, partition: bytes, name: str, commit: str) -> None:
         self.kv.set(partition, b"tags/" + name.encode(), Tag(name, commit).encode())
@@ -187,7 +187,7 @@ class World:
 
     def record_value(self, name: str, uid: str, state: int = 0) -> bytes:
         made = Repository(name, f"s3://b/{name}", "main", self.now, uid)
-        record = messages.RepositoryData.FromString(made.encode())
+        record = messages.RepositoryData.FromString(repository_record(made))
         record.state = state  # type: ignore[assignment]
         return messages.encode(record)
 

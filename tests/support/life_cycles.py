@@ -7,7 +7,14 @@ from datetime import datetime, timedelta
 
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from lakefs_embedded.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
-from lakefs_embedded.refs.records import DELETED_PARTITION, Tag, branch_key, new_staging_token, tag_key
+from lakefs_embedded.refs.records import (
+    DELETED_PARTITION,
+    Tag,
+    branch_key,
+    branch_record,
+    new_staging_token,
+    tag_key,
+)
 from lakefs_embedded.refs.repositories import METADATA_KEY, LifeCycle, Repositories, open_repositories
 from tests.support.faulty import CrashError, Operation
 from tests.support.lakes import ManualClock
@@ -50,7 +57,7 @@ class Ground:
         """Create the repository and write the rows of normal use."""
         repository = self.create()
         token = new_staging_token(NAME, "side")
-        self.kv.set(repository.partition, branch_key("side"), Branch("side", "0" * 64, token).encode())
+        self.kv.set(repository.partition, branch_key("side"), branch_record(Branch("side", "0" * 64, token)))
         self.kv.set(repository.partition, tag_key("v1"), Tag("v1", "0" * 64).encode())
         self.kv.set(repository.partition, b"settings/protected_branches", b"")
         self.kv.set(repository.partition, METADATA_KEY, b"")

@@ -8,58 +8,76 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from xxhash import xxh64_intdigest
 
 from dredge import compiled
 
-find = compiled.kernels.__wrapped__  # without the memory of the first answer
+CODES = {"hash_texts": ["symbol", ["uint8"], "00"]}
 
 
 @pytest.fixture
-def imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[bool, str]]:
-    from numba.core import config
+def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    made: list[int] = []
 
-    seen: list[tuple[bool, str]] = []
+    def pretend() -> Any:
+        made.append(1)
+        return CODES
 
-    def pretend(name: str) -> ModuleType:
-        assert name == "dredge.kernels.entry"
-        seen.append((compiled.caching(), config.CACHE_DIR))  # type: ignore[attr-defined]
-        return ModuleType(name)
-
-    monkeypatch.setattr(compiled.importlib, "import_module", pretend)
+    monkeypatch.setattr(compiled, "_compile", pretend)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    return seen
+    return made
 
 
-def test_code_is_cached_in_a_folder_named_after_the_source(
-    imports: list[tuple[bool, str]], tmp_path: Path
-) -> None:
-    from numba.core import config
-
-    before = config.CACHE_DIR  # type: ignore[attr-defined]
-    assert find() is not None
-    ((cached, folder),) = imports
-    assert cached
-    assert Path(folder).parent == tmp_path / "cache/dredge"
-    assert Path(folder).stat().st_mode & 0o077 == 0
-    assert before == config.CACHE_DIR  # type: ignore[attr-defined]
-    assert not compiled.caching()
+def files_below(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("code.json"))
 
 
-def test_a_folder_that_others_can_write_to_is_never_used(
-    imports: list[tuple[bool, str]], tmp_path: Path
-) -> None:
-    find()
-    folder = Path(imports[0][1])
-    folder.chmod(0o777)
-    find()
-    assert imports[1][0]
-    assert Path(imports[1][1]).parent == tmp_path / f"tmp/dredge-{os.getuid()}"
+def test_code_is_cached_in_a_folder_named_after_the_source(compilations: list[int], tmp_path: Path) -> None:
+    assert compiled._read_or_compile() == CODES
+    (file,) = files_below(tmp_path)
+    assert file.parent == tmp_path / f"cache/dredge/kernels-{compiled._source_hash()}"
+    assert file.parent.stat().st_mode & 0o077 == 0
+    assert compiled._read_or_compile() == CODES
+    assert len(compilations) == 1
+
+
+def test_a_folder_that_others_can_write_to_is_never_used(compilations: list[int], tmp_path: Path) -> None:
+    compiled._read_or_compile()
+    (file,) = files_below(tmp_path)
+    file.parent.chmod(0o777)
+    compiled._read_or_compile()
+    assert len(compilations) == 2
+    assert {path.parent.parent for path in files_below(tmp_path)} - {file.parent.parent} == {
+        tmp_path / f"tmp/dredge-{os.getuid()}"
+    }
+
+
+def test_a_damaged_file_is_made_again(compilations: list[int], tmp_path: Path) -> None:
+    compiled._read_or_compile()
+    (file,) = files_below(tmp_path)
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:40] + b"x" + whole[41:]):
+        file.write_bytes(damaged)
+        assert compiled._read_or_compile() == CODES
+        assert file.read_bytes() == whole
+    assert len(compilations) == 4
+
+
+def test_a_file_that_cannot_be_read_or_replaced_is_passed_by(compilations: list[int], tmp_path: Path) -> None:
+    compiled._read_or_compile()
+    (file,) = files_below(tmp_path)
+    file.unlink()
+    file.mkdir()
+    assert compiled._read_or_compile() == CODES
+    assert len(files_below(tmp_path / "tmp")) == 1
 
 
 def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(
@@ -78,21 +96,32 @@ def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(
     assert len(set(versions)) == len(versions)
 
 
-def test_code_is_found_wherever_the_package_lies() -> None:
-    folder = Path(compiled.kernels().decode._cache.cache_path)
-    assert folder.name == f"kernels-{compiled._source_hash()}"
-
-
-def test_after_a_cache_that_failed_all_kernels_are_imported_anew_and_their_types_kept() -> None:
+def test_cached_kernels_are_loaded_without_numba() -> None:
+    compiled.kernels()
     program = (
-        "import sys; from dredge import compiled; from dredge.kernels import interface;"
-        "module = compiled.kernels(); compiled._forget_kernels();"
-        "left = [name for name in sys.modules if name.startswith('dredge.kernels.')];"
-        "sys.exit(left != ['dredge.kernels.interface'] or compiled.importlib.import_module("
-        "'dredge.kernels.entry') is module)"
+        "import sys; import numpy as np; from dredge import compiled; hashes = np.empty(1, np.uint64);"
+        "compiled.kernels().hash_texts(np.frombuffer(b'a', np.uint8), np.array([0, 1]), hashes);"
+        "print(hashes[0], 'numba' in sys.modules)"
     )
-    # What is imported and forgotten is looked at, not what is compiled.
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(xxh64_intdigest(b"a", 42)), "False"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros(2, np.int32),
+        np.zeros((2, 1), np.uint64),
+        np.zeros(4, np.uint64)[::2],
+        np.frombuffer(bytes(16), np.uint64),
+    ],
+    ids=["type", "dimensions", "gaps", "read-only"],
+)
+def test_arrays_of_other_types_are_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        compiled.kernels().hash_texts(np.frombuffer(b"ab", np.uint8), np.array([0, 1, 2]), wrong)
+    with pytest.raises(ValueError, match="argument"):
+        compiled.kernels().hash_texts(np.frombuffer(b"ab", np.uint8))
 
 
 def test_processes_wait_for_the_one_that_compiles(tmp_path: Path) -> None:

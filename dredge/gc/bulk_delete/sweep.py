@@ -176,8 +176,8 @@ def _failure(
     # The codes of all failures, not only of the examples: one retryable code is worth another try.
     codes = {group.code for group in groups if group.outcome == ledger.FAILED}
     text = (
-        f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}), such as {failures[0]['address']!r}; {totals[ledger.DELETED]:,} were."
+        f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted ({', '.join(sorted(codes))}),"
+        f" such as {failures[0]['address']!r}; {totals[ledger.DELETED]:,} were deleted."
     )
     return not_deleted(text, codes, totals[ledger.DELETED])
 

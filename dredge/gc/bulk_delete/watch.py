@@ -42,7 +42,7 @@ from dredge.gc.list_committed import (
 )
 from dredge.gc.mark_uncommitted import Before, look_before_scan, scan_staging
 from dredge.gc.namespaces import METADATA, refuse_sharing
-from dredge.gc.referring import Referred, find_referring, look_at_referring, open_referring
+from dredge.gc.referring import Referred, find_referring, open_referring, read_referring
 from dredge.gc.retention import main_parent
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import Witnesses
@@ -140,8 +140,8 @@ def recheck(
     """Read new live data, write it to the folder `where` of the run, and add it to `subtracted`; returns figures by
     name. `seen`: from `look_before_recheck`, if it was asked before; an old one is asked for again."""
     # The same order as in the mark: objects move from staging to commits. An object can move back from a head or a tag,
-    # so heads and tags of the time of the scan count too.
-    # This machine may have slept since they were asked for, and a tag have come and gone.
+    # so heads and tags of the time of the scan count too. This machine may have been suspended since these reads, while
+    # a tag was made and deleted.
     if seen is None or running_seconds() - seen.at > run.plan.config.safety.heads_every_seconds:
         seen = look_before_recheck(run)
     with at_once() as ask:
@@ -176,7 +176,7 @@ def recheck(
     subtracted.ranges.update(new_ranges)
     _find_new_paths(run, runner, subtracted, where, active)
     # Completely: the index has the ranges of the mark, so this is cheap.
-    subtracted.referring = look_at_referring(run, runner, f"{where}/{REFERRING}")
+    subtracted.referring = read_referring(run, runner, f"{where}/{REFERRING}")
     live_addresses = subtracted.live[-1].values
     subtracted.live += [item.live for item in subtracted.referring]
     counts = {
@@ -273,7 +273,7 @@ def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Ref
 def look_at_pins(run: Run, known: frozenset[str]) -> str | None:
     """Check for new pins; returns the reason to stop the round, or None. The next round respects the pin."""
     new = names_of_pins(run.state) - known
-    return f"objects were restored ({min(new)})" if new else None
+    return f"a restore has pinned objects ({min(new)})" if new else None
 
 
 def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:

@@ -73,13 +73,12 @@ class _Place:
     amount: int
 
 
-def sample(run: Run, seed: str, sizes: Sizes = _SIZES, branches: Sequence[Ref] | None = None) -> list[Canary]:
-    """Sample live objects of some branches; the seed and the run's id make the choice repeatable. `branches`: all, if
-    read before."""
+def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
+    """Sample live objects of some branches; the seed and the run's id make the choice repeatable."""
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
-    branches = _choose(run, run.client.branches(plan.repository) if branches is None else branches, chance)
+    branches = _choose(run, run.client.branches(plan.repository), chance)
     # Few branches share the samples of the missing ones.
     each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
     each = max(1, min(each, 20 * safety.canary_objects) // 3)

@@ -27,7 +27,7 @@ from dredge.gc.check_limits.holds import (
     why_held,
 )
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending.advance import advance_list, leave
+from dredge.gc.pending.advance import advance_list, write_new_list
 from dredge.gc.run import Run
 from dredge.gc.state import base_of
 from dredge.gc.subtract import SubtractOutput
@@ -53,8 +53,9 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
     def check(record: StepRecord) -> None:
         candidates = record.input(SubtractOutput).counts["candidates_objects"]
+        begun = run.begun(CheckLimitsOutput.STEP)
         with at_once() as ask:  # canaries need no results of this step
-            sample = ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
+            sample = begun or ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
             _check(run, runner or LocalRunner(), record, owner, sample)
 
     return run.step(CheckLimitsOutput, check, ahead=owner)
@@ -82,7 +83,7 @@ def _check(
         item.result()
     with at_once() as ask:
         new, known = check.pending, check.known
-        listed = ask(leave, run, record, known, new) if leaves else None
+        listed = ask(write_new_list, run, record, known, new) if leaves else None
         if listed is not None and found is not None and found.hits:
             listed.result()  # restored and reported only after the list
         alarm = None if past is None or found is None else check_again(run, record, past.checked, found)

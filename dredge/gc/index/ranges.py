@@ -27,7 +27,7 @@ from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.ranges import RangeInfo, is_table_id, kind_of, open_tables, read_ranges_of
-from dredge.lakefs.files.sstable import RANGES
+from dredge.lakefs.files.sstable import RANGES, Record
 from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
@@ -275,13 +275,13 @@ def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
     """Read metaranges in this process."""
     # Successive commits share most ranges, so equal records are decoded once.
-    known: dict[bytes, RangeInfo] = {}
+    known, seen = dict[bytes, RangeInfo](), dict[bytes, list[Record]]()
     place: dict[str, int] = {}
     named: dict[str, npt.NDArray[np.int32]] = {}
     try:
         for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
-            infos = read_ranges_of(data, key, metarange_id, known)
+            infos = read_ranges_of(data, key, metarange_id, known, seen)
             rows = [place.setdefault(info.id, len(place)) for info in infos]
             named[metarange_id] = np.array(rows, np.int32)
             if progress is not None:

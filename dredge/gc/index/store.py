@@ -17,11 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from functools import partial
+from itertools import chain, islice, pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.index.ranges import RangeHashes, Ranges, decode, decode_keys, get_files
+from dredge.gc.index.ranges import Metaranges, RangeHashes, Ranges, decode, decode_keys, get_files, read_files
 from dredge.gc.namespaces import METADATA, Keys, canonical_namespace
 from dredge.gc.run import Run
 from dredge.hashing import hash64
@@ -294,6 +296,45 @@ def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
         bounds = chunk.offsets.to_numpy()
         arrays.extend(values[low:high] for low, high in pairwise(bounds))
     return arrays
+
+
+# Commits of the default branch, the newest first.
+_COMMITS_AHEAD = 512
+
+
+@contextmanager
+def growing(run: Run) -> Iterator[None]:
+    """Add ranges of the default branch to the index of a first run, while the server scans staging within the block;
+    for `list_committed` in this process, which finds them by `run.begun`."""
+    ended = threading.Event()
+    if run.plan.state is None and not run.plan.config.read_kv:
+        run.begin("list_committed", partial(grow, run, ended))
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def grow(run: Run, ended: threading.Event) -> Metaranges:
+    """Add ranges of the default branch to the index until `ended`. They are immutable; which of them are active is
+    read later. Returns the metaranges that were read."""
+    written, found = list[NewPart](), Metaranges()
+    try:
+        index = CommittedIndex.load(run.state, run.keys.namespace)
+        commits = islice(run.client.log(run.plan.repository, run.plan.default_branch), _COMMITS_AHEAD)
+        named = {commit.metarange_id for commit in commits} - {""}
+        found = read_files(run.reader, [] if ended.is_set() else sorted(named))
+        ranges = found.ranges
+        new = {item: facts for item, facts in ranges.items() if index.part_of(item, facts.count) is None}
+        files = get_files(run.reader, sorted(new, key=lambda item: (new[item].min_key, item)))
+        decoded = decode(takewhile(lambda _: not ended.is_set(), files), new, run.keys)
+        for number, batch in enumerate(batches(decoded)):
+            written.append(write_part(run.state, f"{run.folder.label}-ahead-{number:04d}", batch))
+    except DredgeError as error:
+        log.info("files are read again after the commits: %s", error)
+    if written:
+        index.add(f"{run.folder.label}-ahead", written)
+    return found
 
 
 def addresses_of(

@@ -301,8 +301,8 @@ def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None)
         return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
     if rules is None:
         raise ConfigError(
-            f"the repository has no rules, so days for {branch} alone leave the other branches without. Give a file of"
-            " rules, or days without a branch."
+            f"the repository has no rules: with days for {branch} alone, the other branches would have none. Give a"
+            " file of rules, or days without a branch."
         )
     default, branches = rules.default_retention_days, rules.branches
     return [

@@ -81,13 +81,13 @@ def why(
     root = run_root or target.namespace
     answer = Answer(target)
     with _failing(answer, STORE):
-        _look_at_the_store(answer, now, options)
+        _read_store(answer, now, options)
     base: BaseRun | None = None
     with _failing(answer, "the files of earlier runs"):
         base = find_base(root, target.repository, options, whole=False)
         _note_age(answer, base, now)
         if base is None:
-            answer.not_looked_at.append(
+            answer.not_read.append(
                 "no run of this repository was found: holds and deletions of runs are not known"
             )
     branches: list[Ref] = []
@@ -112,7 +112,7 @@ def why(
         ]
     with _failing(answer, "the results of earlier runs"):
         answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
-        answer.not_looked_at += unread
+        answer.not_read += unread
     return answer
 
 
@@ -123,10 +123,10 @@ def _failing(answer: Answer, what: str) -> Iterator[None]:
         yield
     except (UnavailableError, FormatError) as error:
         answer.failed.add(what)
-        answer.not_looked_at.append(f"{what}: {error}")
+        answer.not_read.append(f"{what}: {error}")
 
 
-def _look_at_the_store(answer: Answer, now: datetime, options: StorageOptions | None) -> None:
+def _read_store(answer: Answer, now: datetime, options: StorageOptions | None) -> None:
     try:
         info = open_reader(answer.target.namespace, options).stat(answer.target.address)
     except NotFoundError:
@@ -200,7 +200,7 @@ def _find_commits(
     now: datetime,
     options: StorageOptions | None,
 ) -> None:
-    looked = _to_look_at(answer, commits)
+    looked = _searched_commits(answer, commits)
     naming = _naming(answer.target, past, options)
     named = naming.ranges_of({commits.metaranges[item] for item in looked} - {""})
     naming_it = [item for item in looked if commits.metaranges[item] in named]
@@ -217,22 +217,22 @@ def _find_commits(
     answer.commits.sort(key=lambda commit: not commit.active)
     active = {commits.metaranges[item] for item in commits.active}
     answer.unnamed = list(named_by_unnamed(naming, base, commits.metaranges.values(), active, now))
-    answer.not_looked_at += naming.unread
+    answer.not_read += naming.unread
     keeping = commits.active | commits.policies.keys()
     if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):
         answer.failed.add(COMMITS)
     if not commits.has_all:
         known = "" if past is None else f", except {len(past.dangling):,} that {_name(base)} found active"
-        answer.not_looked_at.append(f"commits without a branch or tag{known}")
+        answer.not_read.append(f"commits without a branch or tag{known}")
 
 
-def _to_look_at(answer: Answer, commits: _Commits) -> list[str]:
+def _searched_commits(answer: Answer, commits: _Commits) -> list[str]:
     """Every active commit, and the newest of the expired ones."""
     keeping = commits.active | commits.policies.keys()
     expired = sorted(commits.metaranges.keys() - keeping, key=lambda item: _date(commits, item), reverse=True)
     if len(expired) > EXPIRED_MAX:
         left = len(expired) - EXPIRED_MAX
-        answer.not_looked_at.append(f"{left:,} of {len(expired):,} expired commits; they keep nothing")
+        answer.not_read.append(f"{left:,} of {len(expired):,} expired commits; they keep nothing")
     return [*keeping, *expired[:EXPIRED_MAX]]
 
 
@@ -317,11 +317,11 @@ def _find_staged(
     if base is not None and not answer.staged and _was_staged(base, target):
         answer.staged.append(StagedBy("", as_of=base.plan.created_at))
     if left:
-        answer.not_looked_at.append(
+        answer.not_read.append(
             f"the staging of {left:,} of {len(branches):,} branches; set DREDGE_KV_URL to read the key-value store"
         )
     else:
-        answer.not_looked_at.append(
+        answer.not_read.append(
             "staged copies of objects in a head: set DREDGE_KV_URL to read them from the key-value store"
         )
 

@@ -184,7 +184,7 @@ class Answer:
     # other repositories with the object, by the newest run
     referring: list[str] = field(default_factory=list)
     judged: Judged | None = None  # by the newest run with this candidate
-    not_looked_at: list[str] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
 
     @property
@@ -241,7 +241,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     if expired:
         newest = expired[0]
         yield f"expired   {_commit(newest)}; {len(expired):,} expired commits in all, which do not keep it"
-    for text in answer.not_looked_at:
+    for text in answer.not_read:
         yield f"not read: {text}"
 
 

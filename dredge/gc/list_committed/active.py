@@ -124,9 +124,7 @@ def _from_server(run: Run) -> Found:
 
 def _unite(recorded: Found, server: Found, check: StoreCheck) -> Found:
     if check.doubt:
-        server.warnings.append(
-            f"commits were read from the key-value store and from lakeFS as well: {check.doubt}"
-        )
+        server.warnings.append(f"commits were read from the key-value store and from lakeFS: {check.doubt}")
     # Without rules, every commit reachable from the records' refs.
     every = {commit.id: commit.metarange_id for commit in recorded.graph.values()}
     server.listed[RECORDS] = recorded.listed.get(RECORDS, every)
@@ -150,8 +148,8 @@ def _read_server_list(run: Run, location: str, branches: list[Ref]) -> dict[str,
         data = run.reader.get(key_of(location, run.plan.namespace))
     except NotFoundError:
         raise RefusedError(
-            f"lakeFS says that it wrote the active commits to {location}, but there is no such object."
-            " Nothing was deleted."
+            f"lakeFS says that it wrote the active commits to {location}, but the object is missing. Nothing was"
+            " deleted. Read the lakeFS log."
         ) from None
     server = read_commits_csv(data, location)
     if not server:
@@ -250,7 +248,7 @@ def _read_by_id(client: LakeFSClient, repository: str, ref: Ref, graph: Graph) -
         except NotFoundError:
             raise RefusedError(
                 f"{ref.id} of {repository} leads to commit {commit_id}, which does not exist, also not"
-                " under a shorter prefix of its id. Asked for active commits, lakeFS would end its process."
+                " under a shorter prefix of its id. A request for active commits would end lakeFS's process."
                 " Nothing was deleted. Repair the branch by a hard reset to a sound ref, then start a new"
                 " run."
             ) from None
@@ -271,8 +269,8 @@ def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
             if commit_id not in every:
                 raise RefusedError(
                     f"{ref.id} of {repository} leads to commit {commit_id}, of which the key-value store has no record."
-                    " Asked for active commits, lakeFS would end its process. Nothing was deleted. Repair the branch by"
-                    " a hard reset to a sound ref, then start a new run."
+                    " A request for active commits would end lakeFS's process. Nothing was deleted. Repair the branch"
+                    " by a hard reset to a sound ref, then start a new run."
                 )
             graph[commit_id] = every[commit_id]
             waiting.extend(every[commit_id].parents)
@@ -284,8 +282,8 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
     heads = {branch.commit_id for branch in branches}
     if not graph.keys() >= heads | {parent for commit in graph.values() if (parent := main_parent(commit))}:
         raise RefusedError(
-            "a commit has a parent without a record, so the commits that it keeps alive are unknown. Nothing was"
-            " deleted. Asked for active commits, lakeFS would end its process."
+            "a commit has a parent without a record, so the active commits behind it are unknown. Nothing was"
+            " deleted. A request for active commits would end lakeFS's process."
         )
     # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
     at = now - SLACK

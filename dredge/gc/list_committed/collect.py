@@ -240,11 +240,13 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
 
 
 def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Iterator[RangeHashes]:
-    for key, data in get_files(reader, list(ranges), lenient=True):
+    files, left = get_files(reader, list(ranges), lenient=True), True
+    while left:
         try:
-            yield from list(decode([(key, data)], ranges, keys))
+            yield from decode(files, ranges, keys)  # continues after an unreadable one
+            left = False
         except DredgeError as error:
-            log.info("%s, a range of an expired commit, cannot be read: %s", key, error)
+            log.info("a range of an expired commit cannot be read: %s", error)
 
 
 class _Sorter:

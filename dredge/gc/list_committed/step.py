@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -44,7 +45,7 @@ from dredge.gc.list_committed.tables import (
     ListCommittedOutput,
 )
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput, ReadCommits
-from dredge.gc.referring import Referred, look_at_referring
+from dredge.gc.referring import Referred, read_referring
 from dredge.gc.run import Run
 from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnesses
@@ -116,6 +117,11 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     base, tuning = read.base, run.plan.config.tuning
     history = _read_history(run, runner, record, read)
     active, ranges, named = history.active, history.ranges, history.named
+    if base is None:
+        from dredge.gc.check_limits import canaries  # needs this package
+
+        # The mark has read its inputs: what branches show from now on is not among its candidates.
+        run.begin("check_limits", partial(canaries.sample, run, "check_limits"))
     expired_commits = active.expired
     expired = find_expired(expired_commits, named, ranges.keys(), history.expired, tuning.explain_ranges_max)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
@@ -130,7 +136,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     extras = find_extra(run, runner, STEP, kept, active.metarange_of, named, of_base)
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
     record.parts.append(write_ranges(run.folder, by_path, PATH_RANGES))
-    referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
+    referred = read_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, history.index, roles, base, extras, referred)
     heads = [(branch, commit, active.metaranges[commit]) for branch, commit in history.heads]
     record.parts += [
@@ -163,6 +169,8 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
 
 def _read_history(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> _History:
     base, witnesses, staged = read.base, read.witnesses, record.input(MarkUncommittedOutput)
+    begun = run.begun(STEP)  # beside the scan of staging
+    grown = begun.result() if begun else None
     table = run.folder.read_part(staged.heads)
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     with at_once() as ask:
@@ -172,7 +180,7 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, read: _Read)
         active_read = ask(_find_active, run, commits, read.rules, seen)
         if base is not None:
             ask(base.summary, STEP)
-        earlier, looked_at = (None, set[str]()) if base is None else (base.metaranges(), base.looked_at())
+        earlier, looked_at = (grown, set[str]()) if base is None else (base.metaranges(), base.looked_at())
     active = active_read.result()
     for warning in active.warnings:
         record.warn(warning)
@@ -235,8 +243,8 @@ def _take_in_all_files(
     history.files.update(name for name in names if name not in files)
     record.counts["range_files_looked_at"] = len(names)
     record.warn(
-        "the repository has no garbage collection rules: every commit counts as active, and every range"
-        " file in the namespace as well"
+        "the repository has no garbage collection rules: every commit and every range file in the namespace counts as"
+        " active"
     )
 
 
@@ -280,7 +288,7 @@ def _collect(
     )
     if collected.undropped:
         record.warn(
-            f"{len(collected.undropped):,} ranges that are not active any more cannot be read; their objects stay until"
+            f"{len(collected.undropped):,} ranges that are no longer active cannot be read; their objects stay until"
             " the next clean run"
         )
     return {range_id: roles.dropped[range_id] for range_id in collected.undropped}

@@ -50,6 +50,7 @@ import pyarrow as pa
 
 from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
+from dredge.gc.index.store import growing
 from dredge.gc.mark_uncommitted.kv_store import (
     Before,
     ReadCommits,
@@ -100,7 +101,8 @@ def look_before_scan(run: Run) -> Before | None:
 
 def _mark(run: Run, record: StepRecord, seen: Before | None) -> None:
     # The proof of the key-value store covers its commits too, for `list_committed` in this process.
-    staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on, seen=seen)
+    with growing(run):
+        staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on, seen=seen)
     if staging.commits is not None:
         run.commits_of_try[record.attempt.number] = staging.commits
     record.parts.extend(staging.files.parts)

@@ -165,7 +165,7 @@ class _Collection:
             now = run.store_now()
             record.attempt.check()
             run.lease.check(run.plan.lease, now)
-            pending.leave(place, run.folder.label, run.plan.run_id, run.plan.created_at, now)
+            pending.write(place, run.folder.label, run.plan.run_id, run.plan.created_at, now)
         return confirmed
 
     def _is_owner(self, record: StepRecord) -> bool:

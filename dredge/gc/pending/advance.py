@@ -30,7 +30,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import PartInfo
 from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, PartFacts, Turn, Waits, advance
-from dredge.runs.pending.store import PendingList, leave_list, write_if_changed
+from dredge.runs.pending.store import PendingList, write_if_changed, write_list
 from dredge.runs.run import StepRecord
 from dredge.runs.tasks import LocalRunner, TaskRunner, WorkerRun, partition_function
 from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
@@ -162,7 +162,7 @@ def advance_list(
     return result
 
 
-def leave(run: Run, record: StepRecord, known: Known, new: Advanced) -> None:
+def write_new_list(run: Run, record: StepRecord, known: Known, new: Advanced) -> None:
     """Write the list after a complete mark. Its parts are written, and the run holds the lease. Raises ConflictError:
     another run has left its list since."""
     plan, now = run.plan, run.store_now()
@@ -177,7 +177,7 @@ def leave(run: Run, record: StepRecord, known: Known, new: Advanced) -> None:
         parts=new.parts,
         facts=new.facts,
     )
-    leave_list(run.state, pending, known.etag)
+    write_list(run.state, pending, known.etag)
 
 
 def choose_bits(rows: int, before: int) -> int:

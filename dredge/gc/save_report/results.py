@@ -28,7 +28,7 @@ from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs import ledger
 from dredge.runs import report as reports
-from dredge.runs.failures import foreseen
+from dredge.runs.failures import as_defects
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import StepSummary, to_json
 from dredge.runs.report import ENDED, ReportRow, RunResults, StepResult, number_of, size_text
@@ -302,7 +302,7 @@ def write_analysis(run: Run) -> dict[str, Any] | None:
     if not run.plan.config.tuning.report_names_max:
         return None
     try:
-        with foreseen(f"the figures in the report of run {run.plan.run_id}", run.folder.uri):
+        with as_defects(f"the figures in the report of run {run.plan.run_id}", run.folder.uri):
             found = _count(run) if run.plan.mode == CLEAN else _of_earlier(run)
             if found is not None:
                 run.folder.write_json(ANALYSIS, found)

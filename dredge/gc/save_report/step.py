@@ -56,7 +56,7 @@ from dredge.runs.payload import PartInfo, StepOutput, StepSummary, to_json
 from dredge.runs.report import ENDED, OUTCOMES, RunResults, StepResult, render_html
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
-from dredge.storage.parallel import at_once, ordered_map
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -112,7 +112,10 @@ def write_report(
         PAGE: render_html(report).encode(),
         SUMMARY: _summary(folder, plan, report),
     }
-    list(ordered_map(lambda file: attempt.replace(*file), [*files.items()]))
+    with at_once() as ask:
+        written = [ask(attempt.replace, name, data) for name, data in files.items()]
+    for file in written:
+        file.result()
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,

@@ -17,12 +17,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.compiled import load_ahead
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.namespaces import DATA, METADATA, left_folder, left_prefixes
 from dredge.gc.run import Plan
 from dredge.hashing import hash64
-from dredge.lakefs.files.sstable.few import MANY
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import Detail, NamedParts, PartInfo, StepOutput
 from dredge.runs.tasks import WorkerRun, partition_function
@@ -204,7 +202,6 @@ class ListConfig:
     rows_max: int  # objects of one item before its rest is left to other tasks
     part_rows: int  # rows of a file
     threads: int  # items listed at once by a task, at first
-    decodes: bool = False  # whether this process decodes all ranges of the repository later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +242,6 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
         foreign |= listed.foreign
         old.add(listed.old)
         young.add(listed.young)
-        if config.decodes and counts["old_objects"] > MANY:
-            load_ahead()  # this process waits for the store
     parts = [*old.finish(), *young.finish()]
     return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=sorted(foreign))
 

@@ -118,7 +118,7 @@ def _list_all(run: Run, runner: TaskRunner, items: list[Item]) -> tuple[int, lis
     The last round lists items of any length, so no rest remains.
     """
     tuning = run.plan.config.tuning
-    config = replace(_config(run.plan), decodes=run.plan.state is None and run.folder.goes_on)
+    config = _config(run.plan)
     found: list[ListResult] = []
     for turn in range(tuning.listing_rounds_max + 1):
         shares = run.shares(runner, items)

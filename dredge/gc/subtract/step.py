@@ -155,7 +155,9 @@ def _compare(
     results = run.spread(runner, SubtractOutput.STEP, subtract_parts, config, tasks, "objects", rows)
     compared = sum(result.rows for result in results)
     if compared != rows:
-        raise FormatError(f"{compared} rows were compared, {rows} were listed. Nothing was deleted.")
+        raise FormatError(
+            f"{compared} of {rows} listed rows were compared. Nothing was deleted. Start a new run."
+        )
     return sum((result.candidates for result in results), Candidates())
 
 
@@ -208,7 +210,9 @@ def find_dead(run: Run, runner: TaskRunner, live: LiveSet, listed: Sequence[Part
     results = run.spread(runner, SubtractOutput.STEP, compare_shards, live, tasks, "hashes", total)
     compared = sum(result.values for result in results)
     if compared != total:
-        raise FormatError(f"{compared} hashes were compared, {total} were listed. Nothing was deleted.")
+        raise FormatError(
+            f"{compared} of {total} listed hashes were compared. Nothing was deleted. Start a new run."
+        )
     return ShardedSet.of([part for result in results for part in result.dead], live.bits)
 
 
@@ -218,7 +222,7 @@ def _cut(run: Run, runner: TaskRunner, bits: int, listed: Sequence[PartInfo]) ->
     found = run.spread(runner, SubtractOutput.STEP, cut_parts, bits, tasks, "objects", rows)
     cut = sum(result.rows for result in found)
     if cut != rows:
-        raise FormatError(f"{cut} rows were compared, {rows} were listed. Nothing was deleted.")
+        raise FormatError(f"{cut} of {rows} listed rows were compared. Nothing was deleted. Start a new run.")
     return found
 
 

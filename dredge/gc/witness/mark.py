@@ -68,12 +68,10 @@ class Witnesses:
     run: Run
     read: Future[Past]
     _past: Past = field(default_factory=Past)
-    _shown: Mapping[str, str] = field(
-        default_factory=dict
-    )  # metarange by commit, of commits known to the server
-    _files: Files = field(
-        default_factory=dict
-    )  # range and metarange files, listed after the commits were read
+    # metarange by commit, of commits known to the server
+    _shown: Mapping[str, str] = field(default_factory=dict)
+    # range and metarange files, listed after the commits were read
+    _files: Files = field(default_factory=dict)
 
     def compare(self, record: StepRecord, active: ActiveCommits) -> None:
         """Compare a mark with the record of earlier marks, which only runs with the lease replace; all active commits

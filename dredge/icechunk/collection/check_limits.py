@@ -107,7 +107,7 @@ def _check_limits(run: Run, record: StepRecord) -> None:
         deletions, canaries = ask(read_deletions, run.state), ask(_find_canaries, run)
         first = ask(first_objects_max, run.state, run.plan.undo.way, run.plan.run_id)
         leave_record(run, record)
-        leave_list(run, record)
+        write_list(run, record)
     if unread := deletions.result().unread:
         record.warn(
             f"{len(unread):,} unreadable records of deletions were not compared with live objects:"
@@ -197,14 +197,14 @@ def leave_record(run: Run, record: StepRecord) -> None:
         )
 
 
-def leave_list(run: Run, record: StepRecord) -> None:
+def write_list(run: Run, record: StepRecord) -> None:
     """Replace the pending list; raises as `leave_record`."""
     pending, etag = record.input(outputs.ListCandidatesOutput).pending_list
     if pending is None:
         return
     now = run.store_now()
     run.check_right(now)
-    store.leave_list(run.state, replace(pending, left_at=now), etag)
+    store.write_list(run.state, replace(pending, left_at=now), etag)
 
 
 SAMPLE = 200

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.sstable import METARANGES, read_table
-from dredge.lakefs.files.sstable.layout import Envelope, get_uvarint, put_uvarint, read_envelope
+from dredge.lakefs.files.sstable import METARANGES, Record, read_table
+from dredge.lakefs.files.sstable.layout import Envelope, get_uvarint, read_envelope
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.parallel import ordered_map
 
@@ -31,14 +30,6 @@ class Value:
 
     identity: bytes  # equal for equal content, whatever the address and time
     data: bytes  # an encoded entry, or an encoded RangeData
-
-    def encode(self) -> bytes:
-        """Encode the value as in a table. Raises ValueError if a part is larger than a server accepts."""
-        if len(self.identity) > PART_SIZE_MAX or len(self.data) > PART_SIZE_MAX:
-            raise ValueError(f"the identity or the data of an entry has more than {PART_SIZE_MAX} bytes")
-        return b"".join(
-            (put_uvarint(len(self.identity) << 1), self.identity, put_uvarint(len(self.data) << 1), self.data)
-        )
 
     @classmethod
     def decode(cls, raw: bytes, name: str) -> Value:
@@ -72,13 +63,6 @@ class RangeInfo:
     estimated_size: int
     count: int
 
-    def value(self) -> Value:
-        """Return the value of this range's record in a metarange."""
-        data = messages.RangeData(
-            min_key=self.min_key, max_key=self.max_key, estimated_size=self.estimated_size, count=self.count
-        )
-        return Value(self.id.encode(), messages.encode(data))
-
     @classmethod
     def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
         """Decode a record of a metarange."""
@@ -106,18 +90,6 @@ class MetaRange:
     id: str  # 64 hex digits, or empty for the content of a repository's first commit, which has no file
     ranges: tuple[RangeInfo, ...]  # sorted by key, disjoint
 
-    @property
-    def count(self) -> int:
-        """Number of entries in all ranges."""
-        return sum(item.count for item in self.ranges)
-
-    def position(self, key: bytes) -> int:
-        """Return the index of the first range whose last key is >= a key."""
-        return bisect_left(self.ranges, key, key=lambda item: item.max_key)
-
-
-EMPTY = MetaRange("", ())
-
 
 def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> MetaRange:
     """Read a metarange file."""
@@ -132,10 +104,15 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
 
 
 def read_ranges_of(
-    data: bytes, name: str, metarange_id: str, known: dict[bytes, RangeInfo]
+    data: bytes,
+    name: str,
+    metarange_id: str,
+    known: dict[bytes, RangeInfo],
+    seen: dict[bytes, list[Record]],
 ) -> list[RangeInfo]:
-    """Read the ranges of a metarange; `known` has records that were decoded before, and gets the new ones."""
-    records = read_table(data, name, kind=METARANGES, expected_id=metarange_id).records
+    """Read the ranges of a metarange; `known` has records, and `seen` blocks, that were decoded before, and get the new
+    ones."""
+    records = read_table(data, name, kind=METARANGES, expected_id=metarange_id, seen=seen).records
     known |= {
         value: RangeInfo.decode(key, value, f"{name}, record {number}")
         for number, (key, value) in enumerate(records)

@@ -24,7 +24,7 @@ Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -33,12 +33,11 @@ from dredge.lakefs.files import messages
 REPOSITORIES_PARTITION = b"graveler"
 
 RepositoryState = Literal["initial", "active", "in-deletion"]
-_STATES: Mapping[messages.RepositoryState, RepositoryState] = {
+STATES: Mapping[messages.RepositoryState, RepositoryState] = {
     messages.RepositoryState.ACTIVE: "active",
     messages.RepositoryState.IN_DELETION: "in-deletion",
     messages.RepositoryState.INITIAL: "initial",
 }
-_STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +65,6 @@ class Repository:
         """Partition of everything this instance owns except staged entries."""
         return f"{self.name}-{self.instance_uid}".encode()
 
-    def encode(self) -> bytes:
-        """Write the record as a server does."""
-        return messages.encode(
-            messages.RepositoryData(
-                id=self.name,
-                storage_namespace=self.storage_namespace,
-                default_branch_id=self.default_branch,
-                creation_date=messages.to_timestamp(self.creation_date),
-                state=_STATE_NUMBERS[self.state],
-                instance_uid=self.instance_uid,
-                read_only=self.read_only,
-                storage_id=self.storage_id,
-            )
-        )
-
     @classmethod
     def decode(cls, data: bytes) -> Repository:
         """Decode a record; raises FormatError if it is not a RepositoryData message."""
@@ -91,7 +75,7 @@ class Repository:
             default_branch=record.default_branch_id,
             creation_date=messages.from_timestamp(record.creation_date),
             instance_uid=record.instance_uid,
-            state=_STATES.get(record.state, "in-deletion"),
+            state=STATES.get(record.state, "in-deletion"),
             read_only=record.read_only,
             storage_id=record.storage_id,
         )
@@ -111,22 +95,6 @@ class Branch:
     def tokens(self) -> tuple[str, ...]:
         """All staging tokens, newest first. All their entries are live."""
         return (self.staging_token, *self.sealed_tokens) if self.staging_token else self.sealed_tokens
-
-    def sealed(self, token: str) -> Branch:
-        """Return the branch with its current token sealed and a new staging token."""
-        return replace(self, staging_token=token, sealed_tokens=self.tokens)
-
-    def encode(self) -> bytes:
-        """Write the record as a server does."""
-        return messages.encode(
-            messages.BranchData(
-                id=self.name,
-                commit_id=self.commit_id,
-                staging_token=self.staging_token,
-                sealed_tokens=self.sealed_tokens,
-                hidden=self.hidden,
-            )
-        )
 
     @classmethod
     def decode(cls, data: bytes) -> Branch:

@@ -216,7 +216,7 @@ def list_superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str =
     return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
 
 
-def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
+def write_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
     """Point to a list whose parts are written. The caller has the lease. `etag`: of the pointer when the run read it;
     None for none. Raises ConflictError if another run has written its list since."""
     data = json.dumps(to_json(pending), sort_keys=True).encode()
@@ -289,7 +289,7 @@ class SmallList:
         is_removed = pc.is_in(self.rows["address"], pa.array(list(addresses), pa.string()))
         self.rows = self.rows.filter(pc.invert(is_removed))
 
-    def leave(self, place: ObjectWriter, label: str, run_id: str, marked_at: datetime, now: datetime) -> None:
+    def write(self, place: ObjectWriter, label: str, run_id: str, marked_at: datetime, now: datetime) -> None:
         """Write the list for the next run. The caller has the lease. `label`: prefix of file names, unique to the try.
         `marked_at`: the store's time when the run was planned. Raises ConflictError: another run has written its list
         since."""
@@ -302,7 +302,7 @@ class SmallList:
             left_at=now,
             parts=write_if_changed(place, label, 0, self.rows, self._before, known),
         )
-        leave_list(place, pending, self.stored.etag)
+        write_list(place, pending, self.stored.etag)
 
 
 def found_rows(addresses: Iterable[str], **columns: Any) -> pa.Table:

@@ -115,7 +115,7 @@ class Pages:
         while True:
             page = parse_page(self.fetch(marker), self.what)
             if page.marker and page.marker == marker:
-                raise FormatError(f"{self.what}: the service repeats a marker; there is no end")
+                raise FormatError(f"{self.what}: the service repeats a marker, so the listing never ends")
             yield page
             marker = page.marker
             if not marker:

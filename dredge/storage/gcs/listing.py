@@ -155,7 +155,7 @@ def pages(
         if not token:
             return
         if token in seen:
-            raise FormatError(f"{doing}: the server repeats a page token; there is no end")
+            raise FormatError(f"{doing}: the server repeats a page token, so the listing never ends")
         seen.add(token)
         asked["pageToken"] = token
 

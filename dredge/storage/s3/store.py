@@ -104,7 +104,9 @@ class Pages:
             xml = self.fetch(token)
             before, token = token, next_token(xml, self._what)
             if token is not None and token == before:
-                raise FormatError(f"{self._what}: the server repeats a continuation token; there is no end")
+                raise FormatError(
+                    f"{self._what}: the server repeats a continuation token, so the listing never ends"
+                )
             yield parse_page(xml, self._what)
             if token is None:
                 return

@@ -15,7 +15,7 @@ SWEEP = (
              "watching_refs", Put("Call", "look_at_namespaces", None),
              ("test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it",)),
     Breakage("what other repositories name is not live in the mark", "dredge.gc.list_committed.step", "_list",
-             Put("Call", "look_at_referring", []), ("test_what_another_repository_names_is_no_candidate",)),
+             Put("Call", "read_referring", []), ("test_what_another_repository_names_is_no_candidate",)),
     Breakage("what other repositories have staged is not read", "dredge.gc.referring", "_look",
              Put("Call", "read_staged", None), ("test_what_another_repository_has_staged_stays",)),
     Breakage("the re-check does not read other repositories", "dredge.gc.bulk_delete.watch", "recheck",

@@ -20,7 +20,7 @@ TRASH = (
              ("test_a_token_that_was_named_waits_thirty_days",)),
     Breakage("another id of the database changes nothing", "dredge.trash.state", "TrashState.claim",
              Put("If", "get", False), ("test_behind_another_id_of_the_database_the_thirty_days_begin_anew",)),
-    Breakage("a hit of which no row is kept is no alarm", "dredge.trash.alarms", "put_back_named",
+    Breakage("a hit of which no row is kept is no alarm", "dredge.trash.alarms", "restore_named",
              Drop("BoolOp", 1, "values.0"), ("test_a_hit_without_rows_in_the_undo_files_is_an_alarm_too",)),
     Breakage("after an alarm the cleaner goes on", "dredge.trash.steps", "clean",
              Drop("Expr", "refuse_alarmed"),

@@ -22,7 +22,7 @@ OWN = (
              "Classifier._status", Leave("If", "staged", "leftovers")),
     Breakage("staged changes prove nothing for a repository without a record", "dredge.trash.partition_rules",
              "Classifier._status", Put("If", "staged", False)),
-    Breakage("what was put back is forgotten before it is", "dredge.trash.alarms", "put_back_named",
+    Breakage("what was put back is forgotten before it is", "dredge.trash.alarms", "restore_named",
              Leave("Assign", "named", None)),
     Breakage("a marker goes although its token is not empty", "dredge.trash.rules", "_marker",
              Put("If", "key", False)),

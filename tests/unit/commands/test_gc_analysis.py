@@ -52,7 +52,7 @@ def test_why_reads_the_staging_token_from_the_key_value_store(
     monkeypatch.setenv(URL, os.environ[KV_URL])
     code, said, _ = gc(capsys, "why", "lakefs://lake/main/staged", "--json")
     found = json.loads(said)
-    assert (code, found["not_looked_at"]) == (0, [])
+    assert (code, found["not_read"]) == (0, [])
     (staged,) = found["staged"]
     assert (staged["branch"], staged["path"], bool(staged["token"])) == ("main", "staged", True)
 

@@ -1,5 +1,6 @@
 """A daemon without workers ends by itself, and never one that has any."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
+from airflow_dredge.spark_jobs import daemon as daemon_module
 
 LOOK_EVERY_SECONDS = 0.05
 PROGRAM = f"from airflow_dredge.spark_jobs import daemon; daemon.main(lambda: None, {LOOK_EVERY_SECONDS})"
@@ -38,3 +41,15 @@ def test_a_daemon_with_a_worker_stays(daemon: subprocess.Popen[bytes]) -> None:
         time.sleep(10 * LOOK_EVERY_SECONDS)
         assert daemon.poll() is None
     daemon.wait(30)  # and once the worker has gone, it ends
+
+
+def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_hang_after_a_fork() -> None:
+    program = (
+        "import os, sys; from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers();"
+        "print(len(os.listdir('/proc/self/task')), 'botocore.client' in sys.modules, 'obstore' in sys.modules)"
+    )
+    env = os.environ | daemon_module.WITHOUT_THREADS
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env
+    )
+    assert done.stdout.split() == ["1", "True", "False"]

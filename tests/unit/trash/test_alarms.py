@@ -14,7 +14,7 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row, show
 from dredge.runs.consents import read_consents
 from dredge.storage import open_writer
-from dredge.trash.alarms import named_after_removal, put_back_named, verify_open_run
+from dredge.trash.alarms import named_after_removal, restore_named, verify_open_run
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.findings import TrashMargins
 from dredge.trash.look import read_look
@@ -179,14 +179,14 @@ def test_a_token_and_a_repository_come_back_that_records_name(world: World, held
         held.note_removed([partition], run, START)
     assert named_after_removal(held, read_look(world.store)) == {lake: "r2"}, "its branch went with it"
     with pytest.raises(NamedAgainError):
-        put_back_named(world.store, held, read_look(world.store), "look")
+        restore_named(world.store, held, read_look(world.store), "look")
     assert held.removed() == {token.encode(): "r1", gone: "r1"}
     assert named_after_removal(held, read_look(world.store)) == {token.encode(): "r1"}
     with pytest.raises(NamedAgainError):
-        put_back_named(world.store, held, read_look(world.store), "look")
+        restore_named(world.store, held, read_look(world.store), "look")
     assert rows <= world.store.all_rows()
     assert held.removed() == {gone: "r1"}
-    put_back_named(world.store, held, read_look(world.store), "look")
+    restore_named(world.store, held, read_look(world.store), "look")
     assert not list(world.kv.scan(gone))
 
 

@@ -17,7 +17,7 @@ from dredge.trash.restore import restore, unqueue
 from dredge.trash.rules import classify
 from dredge.trash.state import Right, TrashState
 from dredge.trash.steps import CleanReport
-from dredge.trash.waiting import leave_waiting, read_waiting
+from dredge.trash.waiting import read_waiting, write_waiting
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
 
@@ -174,7 +174,7 @@ def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Tries)
         take_over(ground)
         before = ground.state.writer.get(POINTER)
         with pytest.raises(LeaseHeldError):
-            leave_waiting(lost, read, "lost", START)
+            write_waiting(lost, read, "lost", START)
         with pytest.raises(LeaseHeldError):
             lost.set_open_run("lost")
     assert ground.state.writer.get(POINTER) == before
@@ -196,7 +196,7 @@ def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_on
         read.rows = read.rows.slice(0, 0)
         monkeypatch.setattr(Right, "check", check_and_stand_still)
         with pytest.raises(LeaseHeldError):
-            leave_waiting(lost, read, "lost", START)
+            write_waiting(lost, read, "lost", START)
     assert len(waiting(ground)) == 3
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
-from dredge.lakefs.files.sstable.few import MANY, read_few
+from dredge.lakefs.files.sstable.few import read_few
 from dredge.lakefs.files.sstable.layout import (
     RANGES,
     TRAILER_SIZE,
@@ -86,12 +86,11 @@ def decode_ranges(
     """Read columns of many ranges; shared blocks of successive ranges are decoded once. `files`: name and content, best
     sorted by their first keys, to make versions of a range neighbours."""
     wanted = tuple(columns)
-    many = sum(known.count for known in (expected or {}).values()) > MANY
-    decoder = _Decoder(wanted) if many else None
+    decoder = None
     for name, data in files:
         known = (expected or {}).get(name)
         count, max_key = (known.count, known.max_key) if known else (None, b"")
-        rows = None if many else read_few(data, name, wanted, count, max_key)
+        rows = read_few(data, name, wanted, count, max_key)
         if rows is None:
             decoder = decoder or _Decoder(wanted)
             rows = decoder.decode(data, name, known).batch(wanted)
@@ -183,19 +182,8 @@ class _Decoder:
             self._scratch, self._key = np.empty(largest, np.uint8), np.empty(largest, np.uint8)
         state = np.zeros(k.STATE_SIZE, np.int64)
         state[k.KEY_SIZE] = -1  # there is no key before the first
-        self._kernels.decode(
-            array,
-            offsets,
-            lengths,
-            sizes,
-            sources,
-            old,
-            self._scratch,
-            self._key,
-            self._wanted,
-            columns,
-            state,
-        )
+        room = self._scratch, self._key, self._wanted
+        self._kernels.decode(array, offsets, lengths, sizes, sources, old, *room, columns, state)
         if state[k.CODE]:
             code, block, place = state[[k.CODE, k.BLOCK, k.PLACE]].tolist()
             inside = "" if code in _WITHOUT_PLACE else f", entry at {place}"
@@ -282,13 +270,7 @@ class _Decoder:
         if not (guesses >= 0).any():
             return
         self._kernels.keep_equal(
-            array,
-            offsets,
-            lengths,
-            before.data,
-            before.offsets,
-            before.lengths,
-            guesses,
+            array, offsets, lengths, before.data, before.offsets, before.lengths, guesses
         )
         follows = np.zeros(len(guesses), bool)
         follows[1:] = (guesses[1:] >= 0) & (guesses[:-1] >= 0) & (guesses[1:] == guesses[:-1] + 1)

@@ -50,7 +50,6 @@ SEPARATOR_TRAILER = b"\x11" + b"\xff" * 7
 NO_KEY_TRAILER = b"\xff" + bytes(7)  # the index key of a table without records
 _MASK_DELTA = 0xA282EAD8
 _U32 = struct.Struct("<I")
-_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class Handle(NamedTuple):
@@ -79,18 +78,6 @@ class Footer:
 def damaged(name: str, place: str, problem: str) -> FormatError:
     """Make the error for a damaged table."""
     return FormatError(f"{name}: {place}: {problem}")
-
-
-def put_uvarint(value: int) -> bytes:
-    """Encode an unsigned number, 7 bits per byte, least significant first."""
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ and bytes are those of the properties. `columns` reads the same files faster, bu
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from dredge.lakefs.files.ident import table_id
@@ -63,12 +64,14 @@ def read_table(
     kind: str | None = None,
     expected_id: str | None = None,
     expected_count: int | None = None,
+    seen: dict[bytes, list[Record]] | None = None,
 ) -> Table:
-    """Read a table whole. `kind`: `ranges` or `metaranges` of objects; None accepts refs dumps as well."""
+    """Read a table whole. `kind`: `ranges` or `metaranges` of objects; None accepts refs dumps as well. `seen`: records
+    by block of the tables read before, which most blocks of a version are equal to."""
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
     for number, (handle, separator) in enumerate(data_blocks(data, envelope, name)):
-        read_block(data, handle, separator, number, records, name)
+        read_block(data, handle, separator, number, records, name, seen)
     _check_totals(envelope, records, name)
     table = Table(envelope.properties, records)
     if expected_id is not None and (computed := table.id) != expected_id:
@@ -135,26 +138,34 @@ def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator
 
 
 def read_block(
-    data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
+    data: bytes,
+    handle: Handle,
+    separator: bytes,
+    number: int,
+    records: list[Record],
+    name: str,
+    seen: dict[bytes, list[Record]] | None = None,
 ) -> None:
     """Read a block, and append its records to those before it. `separator`: the block's key in the index. `records`:
-    the records so far; the block's are appended."""
-    place = f"data block {number} at {handle}"
-    last = records[-1].key if records else None
-    first_of_block = True
-    for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
-        if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
-            raise damaged(name, place, f"key {key!r} is not of a plain record")
-        user_key = key[:-KEY_TRAILER_SIZE]
-        if last is not None and user_key <= last:
-            raise damaged(name, place, f"key {user_key!r} does not come after {last!r}")
-        records.append(Record(user_key, value))
-        last = user_key
-        first_of_block = False
-    if first_of_block and (number or separator != NO_KEY_TRAILER):
+    the records so far; the block's are appended. `seen` as in `read_table`."""
+    place, raw = f"data block {number} at {handle}", data[handle.offset : handle.end]
+    found = None if seen is None else seen.get(raw)
+    if found is None:
+        found = []
+        for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
+            if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
+                raise damaged(name, place, f"key {key!r} is not of a plain record")
+            found.append(Record(key[:-KEY_TRAILER_SIZE], value))
+        if seen is not None:
+            seen[raw] = found
+    for before, after in pairwise([*records[-1:], *found]):
+        if after.key <= before.key:
+            raise damaged(name, place, f"key {after.key!r} does not come after {before.key!r}")
+    if not found and (number or separator != NO_KEY_TRAILER):
         raise damaged(name, place, "no records")
-    if not first_of_block and separator[:-KEY_TRAILER_SIZE] < (last or b""):
+    if found and separator[:-KEY_TRAILER_SIZE] < found[-1].key:
         raise damaged(name, place, "its index key comes before its last key")
+    records += found
 
 
 def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:

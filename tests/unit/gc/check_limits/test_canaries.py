@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Sizes, between
-from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, stage_again
 
@@ -74,6 +74,26 @@ def test_a_run_that_would_delete_canaries_names_ten_of_them() -> None:
         world.run(context)
     assert len(set(re.findall(r"data/slice/orphan\d\d", str(caught.value)))) == 10
     assert set(orphans) <= world.data()
+
+
+def test_in_one_process_canaries_are_those_from_after_the_commits_were_read() -> None:
+    world = make_world()
+    world.commit("a", b"lives")
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    run = world.plan()
+    with run.going_on():
+        for step in (slice_listing, mark_uncommitted, list_committed):
+            step(run, world.runner)
+        stage_again(world, orphan, "later")  # nobody samples it any more
+        sampled = run.begun("check_limits")
+        assert sampled is not None
+        assert {canary.path for canary in sampled.result()} == {"a"}
+        run.begin("check_limits", lambda: [canaries.Canary(orphan, "main", "b")])
+        subtract(run, world.runner)
+        with pytest.raises(RefusedError) as caught:
+            check_limits(run, world.runner)
+    assert orphan in str(caught.value)
 
 
 # Where canaries are looked for: in some branches, the default one among them, as many looks as there may

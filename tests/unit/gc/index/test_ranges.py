@@ -27,7 +27,7 @@ from dredge.lakefs.files.sstable import RANGES
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.tables import WrittenTable, write_table
+from lakefs_embedded.committed.tables import WrittenTable, put_range, put_value, write_table
 from lakefs_embedded.committed.writing import write_metarange
 from tests.support.gc import World, make_world, stage_entry
 from tests.support.memory_store import forget_memory_store, memory_store
@@ -144,7 +144,7 @@ OUTSIDE = Entry("s3://other/data/c", AddressType.FULL, 4, "c")
 
 
 def written(*entries: Entry) -> WrittenTable:
-    return write_table((b"p%d" % at, entry.value().encode()) for at, entry in enumerate(entries))
+    return write_table((b"p%d" % at, put_value(entry.value())) for at, entry in enumerate(entries))
 
 
 @pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
@@ -207,7 +207,7 @@ def test_metaranges_of_which_some_cannot_be_read_are_read_one_by_one(run: Run, i
 
 def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, run: Run) -> None:
     other = put(world, write_metarange([info("a")]).data, "f" * 64)
-    made = write_table([(b"az", info("a").value().encode())])
+    made = write_table([(b"az", put_range(info("a")))])
     for name in (other, put(world, made.data, made.id)):
         with pytest.raises(FormatError):
             read_files(run.reader, [name])

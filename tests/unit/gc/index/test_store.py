@@ -2,13 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Event
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, CommittedIndex, IndexPart, read_part, write_part
+from dredge.gc.index.store import (
+    CHECKPOINTS,
+    MANIFESTS,
+    CommittedIndex,
+    IndexPart,
+    grow,
+    read_part,
+    write_part,
+)
 from dredge.gc.save_report.advance_state import compact
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
+from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
 from tests.support.gc import World, busy_world, make_world, summary_of
@@ -43,6 +54,31 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
         world.age(hours=1)
         context = world.collected()
         assert summary_of(context, "list_committed").counts["ranges_decoded"] == 0
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("is_missing", [False, True], ids=["", "a range is missing"])
+def test_the_index_grows_before_the_commits_are_read(ended: bool, is_missing: bool) -> None:
+    world = make_world()
+    world.commit("a", b"lives")
+    context = world.plan()
+    event = Event()
+    if ended:
+        event.set()
+    names = [key for key in world.lake.keys("_lakefs/") if is_table_id(key.removeprefix("_lakefs/"))]
+    kept = {key: world.lake.objects.get(key) for key in names}
+    if is_missing:
+        open_deleter(world.lake.namespace).delete(names)
+    grow(context, event)
+    for key, data in kept.items():
+        world.lake.objects.put(key, data)
+    world.commit("b", b"lives too")
+    slice_listing(context, world.runner)
+    mark_uncommitted(context, world.runner)
+    counts = list_committed(context, world.runner).counts
+    assert counts["ranges_decoded"] == counts["ranges"] - (not ended and not is_missing) > 0
+    world.run(context)
+    world.assert_readable()
 
 
 def test_an_index_made_for_another_namespace_is_not_believed() -> None:

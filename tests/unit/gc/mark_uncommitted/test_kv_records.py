@@ -20,7 +20,7 @@ from dredge.gc.steps import (
 )
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from lakefs_embedded.kv import Entry, MemoryKV
-from lakefs_embedded.refs.records import branch_key
+from lakefs_embedded.refs.records import branch_key, branch_record
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, open_as, store_of
 
@@ -34,7 +34,7 @@ def branch_of(world: World, change: Callable[[Branch], Branch] = lambda branch: 
     kv, name = world.lake.kv, world.lake.repository
     partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key(name))).partition
     branch = change(Branch.decode(kv.get(partition, branch_key("main"))))
-    kv.set(partition, branch_key("main"), branch.encode())
+    kv.set(partition, branch_key("main"), branch_record(branch))
     return branch
 
 

@@ -8,7 +8,7 @@ from dredge.gc.mark_uncommitted.kv_store import ACCESS_KEY, SECRET_KEY, SESSION_
 from dredge.kv.dynamodb import AwsKeys
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import Branch, Repository
-from lakefs_embedded.refs.records import Tag
+from lakefs_embedded.refs.records import Tag, branch_record
 from tests.support.kv_world import World
 
 
@@ -91,7 +91,7 @@ def test_a_record_that_names_another_thing_than_its_key_is_damage(world: World) 
     assert found.heads == {"main": main.commit_id}
     commit = found.commits()[main.commit_id]
     assert commit.id == main.commit_id
-    world.kv.set(partition, b"branches/other", main.encode())
+    world.kv.set(partition, b"branches/other", branch_record(main))
     with pytest.raises(FormatError, match="branches/other"):
         records(world).branches()
     row = world.kv.get(partition, b"commits/" + main.commit_id.encode())
@@ -137,7 +137,7 @@ def test_tombstones_stage_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "read"),
     [
-        (b"branches/new", Branch("new", "c" * 64, "t").encode(), "branches"),
+        (b"branches/new", branch_record(Branch("new", "c" * 64, "t")), "branches"),
         (b"tags/new", Tag("new", "c" * 64).encode(), "tags"),
         (b"commits/new", messages.encode(messages.CommitData(id="new")), "commits"),
         (b"copies/new", messages.encode(messages.Entry(address="data/c")), "copies"),

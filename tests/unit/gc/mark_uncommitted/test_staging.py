@@ -12,6 +12,7 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.mark_uncommitted.staging import Staging
 from dredge.gc.run import Run
 from dredge.lakefs import Change
+from lakefs_embedded.refs.records import sealed
 from tests.support.gc import World, make_world, seen_with, stage_again
 from tests.support.kv_views import WithoutSnapshots, copy_of, open_as
 from tests.support.memory_store import memory_store
@@ -158,7 +159,9 @@ def test_trap_23_sealed_tokens_are_staging_too() -> None:
     branches = world.lake.catalog.refs.branches
     found = world.lake.catalog.refs.repositories.get(world.lake.repository)
     # A commit that was killed after its first write leaves the data in a sealed token.
-    world.lake.catalog.staging.protocol.change(found, "main", lambda branch: branch.sealed("lake-main:fresh"))
+    world.lake.catalog.staging.protocol.change(
+        found, "main", lambda branch: sealed(branch, "lake-main:fresh")
+    )
     assert len(branches.current(found, "main").branch.tokens) == 2
     world.collect_after(days=2)
     assert staged in world.data()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog import Settings
-from lakefs_embedded.refs.records import Tag
+from lakefs_embedded.refs.records import Tag, branch_record
 from lakefs_embedded.staging.area import Staged
 from tests.support.captured import FOLDER, REPOSITORY, captured_lake, kv_rows
 from tests.support.lakes import Lake
@@ -49,7 +49,7 @@ def test_records_are_written_as_the_server_wrote_them() -> None:
         if kind == "staged":
             written = Staged.decode(key, value).encode()
         elif kind == "branches":
-            written = Branch.decode(value).encode()
+            written = branch_record(Branch.decode(value))
         elif kind == "tags":
             written = Tag.decode(value).encode()
         else:

@@ -18,6 +18,7 @@ from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.catalog.garbage import Rules
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.kv import MemoryKV
+from lakefs_embedded.refs.records import repository_record
 from lakefs_embedded.refs.repositories import LifeCycle, in_state
 from tests.support.faulty import CrashError, crash_after_writes
 from tests.support.kv_world import Store as RowStore
@@ -86,7 +87,7 @@ def service_methods(catalog: Catalog) -> Iterator[tuple[str, Callable[..., objec
 
 
 def put_record(lake: Lake, repository: Repository) -> None:
-    lake.kv.set(REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode())
+    lake.kv.set(REPOSITORIES_PARTITION, repository_key(repository.name), repository_record(repository))
 
 
 @pytest.mark.parametrize("life_cycle", STEPS)

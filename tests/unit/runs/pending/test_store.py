@@ -20,9 +20,9 @@ from dredge.runs.pending.store import (
     Expected,
     PendingList,
     Stored,
-    leave_list,
     read_list,
     read_named_parts,
+    write_list,
     write_part,
 )
 from dredge.storage import ObjectWriter, open_deleter, open_writer
@@ -65,7 +65,7 @@ def written(state: ObjectWriter, **changes: Any) -> PendingList:
 
 def leave(state: ObjectWriter, etag: str | None = None, at: datetime = NOW, **changes: Any) -> PendingList:
     found = written(state, **changes)
-    leave_list(state, found, etag)
+    write_list(state, found, etag)
     memory_store("pending-test").write(f"state/{POINTER}", state.get(POINTER), at)
     return found
 
@@ -128,7 +128,7 @@ def test_a_damaged_pointer_is_a_problem(state: ObjectWriter, data: bytes) -> Non
     stored = read(state)
     assert stored.pending is None
     assert stored.problem
-    leave_list(state, written(state), stored.etag)
+    write_list(state, written(state), stored.etag)
     assert read_list(state, HERE, NOW).etag != stored.etag
 
 
@@ -150,18 +150,18 @@ def test_a_list_that_another_run_left_since_is_not_replaced(state: ObjectWriter)
     etag = read(state).etag
     leave(state, etag, run_id="r2")
     with pytest.raises(ConflictError):
-        leave_list(state, written(state, run_id="r3"), etag)
+        write_list(state, written(state, run_id="r3"), etag)
     with pytest.raises(ConflictError):
-        leave_list(state, written(state, run_id="r3"), None)
+        write_list(state, written(state, run_id="r3"), None)
     assert json.loads(state.get(POINTER))["run_id"] == "r2"
 
 
 def test_a_later_try_of_a_run_replaces_its_own_list(state: ObjectWriter) -> None:
     first = written(state)
-    leave_list(state, first, None)
-    leave_list(state, first, None)
+    write_list(state, first, None)
+    write_list(state, first, None)
     second = replace(first, left_at=NOW + timedelta(minutes=1))
-    leave_list(state, second, None)
+    write_list(state, second, None)
     assert json.loads(state.get(POINTER)) == json.loads(json.dumps(to_json(second)))
 
 

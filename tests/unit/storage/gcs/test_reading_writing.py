@@ -275,9 +275,9 @@ def test_pages_that_lead_in_a_circle_end(server: GcsServer) -> None:
     uri = server.bucket()
     tokens = {"": "1", "1": "2", "2": "1"}
     server.fault = lambda _method, _path, query: page(nextPageToken=tokens[query.get("pageToken", "")])
-    with pytest.raises(FormatError, match="no end"):
+    with pytest.raises(FormatError, match="token"):
         listed(server, uri)
-    with pytest.raises(FormatError, match="no end"):
+    with pytest.raises(FormatError, match="token"):
         open_reader(uri, server.options).list_level()
 
 

@@ -259,7 +259,7 @@ def test_a_kill_at_the_pointer_neither_loses_rows_nor_confirms_early(
     mark(killed, HERE)
     list_candidates(killed, HERE)
     assert waiting(v2.folder) == before
-    leave = store.leave_list
+    leave = store.write_list
 
     def die(*args: Any) -> None:
         if written:
@@ -267,7 +267,7 @@ def test_a_kill_at_the_pointer_neither_loses_rows_nor_confirms_early(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "leave_list", die)
+        patch.setattr(store, "write_list", die)
         with pytest.raises(Killed):
             check_limits(killed)
     assert waiting(v2.folder) == (before | {f"chunks/{orphan.name}"} if written else before)

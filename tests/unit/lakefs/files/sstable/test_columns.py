@@ -18,7 +18,7 @@ from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.sstable import few, read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.tables import BlockSizes, write_table
+from lakefs_embedded.committed.tables import BlockSizes, put_value, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
 compiled.kernels()  # loaded kernels read files of any size
@@ -69,17 +69,17 @@ def test_a_range_without_the_kernels_has_the_same_rows(item: Fixture) -> None:
             few.read_strictly(item.data, item.name, few.COLUMNS, count, key)
 
 
-def test_few_ranges_load_no_numba_and_many_or_damaged_ones_do() -> None:
+def test_few_ranges_load_no_kernels_and_many_or_damaged_ones_do() -> None:
     code = (
         "import sys; from pathlib import Path; from dredge.errors import FormatError;"
-        "from dredge.lakefs.files.sstable.columns import read_addresses;"
+        "from dredge.compiled import are_loaded; from dredge.lakefs.files.sstable.columns import read_addresses;"
         "data = Path(sys.argv[1]).read_bytes(); damaged = data[:5] + bytes(5) + data[10:];"
-        "rows = read_addresses(data, 'x'); print('numba' in sys.modules)\n"
+        "rows = read_addresses(data, 'x'); print(are_loaded())\n"
         "if sys.argv[2] == 'damaged':\n"
         "    try: read_addresses(damaged, 'x')\n"
-        "    except FormatError: print('refused', 'numba' in sys.modules)\n"
+        "    except FormatError: print('refused', are_loaded())\n"
         "else:\n"
-        "    while 'numba' not in sys.modules: assert read_addresses(data, 'x').equals(rows)\n"
+        "    while not are_loaded(): assert read_addresses(data, 'x').equals(rows)\n"
         "    assert read_addresses(data, 'x').equals(rows)\n"
     )
     path = str(fixture("range_odd_keys").path)
@@ -140,7 +140,7 @@ def test_prefixes_that_run_into_the_trailer_of_the_previous_key_are_read_right()
         b"b" * 300 + b"\x01" + bytes(7),
         b"b" * 300 + b"\x01" + bytes(8),
     ]
-    records = [(key, Entry(f"data/{number}").value().encode()) for number, key in enumerate(keys)]
+    records = [(key, put_value(Entry(f"data/{number}").value())) for number, key in enumerate(keys)]
     batch = read_addresses(write_table(records).data, "trailer", ("key", "address"))
     assert batch["key"].to_pylist() == keys
     assert batch["address"].to_pylist() == [f"data/{number}" for number in range(len(keys))]
@@ -174,7 +174,7 @@ SIZES = st.builds(
 def test_any_entries_in_any_layout_decode_as_the_strict_reader_says(
     entries: dict[bytes, Entry], sizes: BlockSizes
 ) -> None:
-    data = write_table([(key, entries[key].value().encode()) for key in sorted(entries)], sizes=sizes).data
+    data = write_table([(key, put_value(entries[key].value())) for key in sorted(entries)], sizes=sizes).data
     truth = strict_columns(data)
     batch = read_addresses(data, "any", COLUMNS)
     batch.validate(full=True)

@@ -12,9 +12,9 @@ from dredge.errors import FormatError
 from dredge.lakefs.files.sstable import read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.few import read_strictly
-from dredge.lakefs.files.sstable.layout import checksum, put_uvarint
+from dredge.lakefs.files.sstable.layout import checksum
 from lakefs_embedded.committed.entries import Entry
-from lakefs_embedded.committed.tables import BlockSizes, write_table
+from lakefs_embedded.committed.tables import BlockSizes, put_uvarint, put_value, write_table
 from tests.support.lakefs_tables import fixture
 from tests.support.plain_rows import Stated, plain_rows
 from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_blocks
@@ -222,7 +222,7 @@ def test_damaged_bodies_with_right_checksums_never_give_fewer_or_other_rows(seed
             assert fast == strict
 
 
-BASE = [(b"k%04d" % n, Entry(f"data/{n:04d}", size=n, etag=f"{n:x}").value().encode()) for n in range(400)]
+BASE = [(b"k%04d" % n, put_value(Entry(f"data/{n:04d}", size=n, etag=f"{n:x}").value())) for n in range(400)]
 SMALL = BlockSizes(data=300)
 
 
@@ -242,7 +242,7 @@ def test_versions_of_a_range_decode_alike_alone_and_in_a_row(
             version.pop(key, None)
         else:
             name = key + (b"x" if kind == "insert" else b"")
-            version[name] = Entry(f"s3://elsewhere/{place}", 2, size=7, etag="new").value().encode()
+            version[name] = put_value(Entry(f"s3://elsewhere/{place}", 2, size=7, etag="new").value())
         versions.append(version)
     files = [(str(n), write_table(sorted(v.items()), sizes=SMALL).data) for n, v in enumerate(versions)]
     for (name, batch), (_, data) in zip(list(decode_ranges(files, wanted)), files, strict=True):
@@ -260,7 +260,7 @@ def test_blocks_that_equal_the_last_ranges_are_not_decoded_again(monkeypatch: py
     )
     first = write_table(BASE, sizes=SMALL).data
     changed = list(BASE)
-    changed[200] = (changed[200][0], Entry("data/0200", size=1, etag="c8").value().encode())
+    changed[200] = (changed[200][0], put_value(Entry("data/0200", size=1, etag="c8").value()))
     list(decode_ranges([("a", first), ("b", first), ("c", write_table(changed, sizes=SMALL).data)], COLUMNS))
     blocks = len(blocks_of(first))
     assert blocks > 50
@@ -323,7 +323,7 @@ def forge(body: bytes, place: int, target: int) -> bytes:
 
 def test_a_block_with_length_and_checksum_of_another_is_not_taken_for_it() -> None:
     def block(number: int, size: int) -> bytes:
-        entry = Entry(f"data/{number:04d}", size=size).value().encode()
+        entry = put_value(Entry(f"data/{number:04d}", size=size).value())
         return entry_block((0, b"k%04d" % number + T, entry + b"tail"))
 
     def table(bodies: list[bytes]) -> bytes:
