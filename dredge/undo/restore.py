@@ -49,8 +49,9 @@ log = logging.getLogger("dredge")
 
 # Below the folder of the deleting run.
 FOLDER = "restores"
-# Outcomes without an object to pin: it was not restored, and no later try restores it.
-_ABSENT = (GONE, TAKEN)
+# Outcomes without an object to pin. A taken key is pinned: an earlier restore, or a repeated task, may have written its
+# object under another tag.
+_ABSENT = (GONE,)
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 # Rows of the ledger of a restore.

@@ -396,7 +396,7 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Store
         return StoreCheck(
             records.location,
             "the server does not report the requests counted in its store (usage report), so Dredge cannot prove that"
-            " it writes to {records.location}",
+            f" it writes to {records.location}",
         )
     return StoreCheck(records.location)
 

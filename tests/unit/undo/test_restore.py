@@ -43,6 +43,7 @@ class Lake:
     """A namespace where a run deleted everything, with copies."""
 
     root: str
+    etag: str | None = None  # of each object in the run's listing
 
     @property
     def state(self) -> ObjectWriter:
@@ -66,7 +67,7 @@ class Lake:
                 "address": addresses,
                 "size": pa.array([7] * len(part), pa.int64()),
                 "last_modified": pa.array([NOW] * len(part), pa.timestamp("us", tz="UTC")),
-                "etag": pa.nulls(len(part), pa.string()),
+                "etag": pa.array([self.etag] * len(part), pa.string()),
                 "hash": pa.array(hash64(addresses)),
                 "reason": pa.array([*part.values()], pa.string()),
             }
@@ -179,6 +180,16 @@ def test_a_task_that_is_still_at_work_does_not_replace_what_the_pin_holds(lake: 
     for orphan in runner.orphans:
         orphan()
     assert holds(lake.pin()) == {*ALL}
+
+
+def test_what_comes_back_under_another_tag_is_pinned_by_the_next_restore_too(lake: Lake) -> None:
+    """An encrypted store gives a copy another tag, so the next restore takes it for another object."""
+    lake.etag = "0" * 32
+    lake.restore(all=True)
+    again = lake.restore(all=True)
+    assert again.counts["taken_objects"] == len(ALL)
+    assert [holds(pin) for pin in read_pins(lake.state)] == [{*ALL}, {*ALL}]
+    assert {pin.until for pin in read_pins(lake.state)} == {NOW + 30 * DAY}
 
 
 def test_a_restore_of_nothing_makes_no_pin_and_one_of_no_run_no_folder(lake: Lake) -> None:
