@@ -53,7 +53,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
     def check(record: StepRecord) -> None:
         candidates = record.input(SubtractOutput).counts["candidates_objects"]
-        begun = run.begun(CheckLimitsOutput.STEP)
+        begun = run.begun(CheckLimitsOutput.STEP) if candidates else None
         with at_once() as ask:  # canaries need no results of this step
             sample = begun or ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
             _check(run, runner or LocalRunner(), record, owner, sample)

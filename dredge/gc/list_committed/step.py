@@ -120,7 +120,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
     if base is None:
         from dredge.gc.check_limits import canaries  # needs this package
 
-        # The mark has read its inputs: what branches show from now on is not among its candidates.
+        # The mark has read its inputs. Branches that move later are read by the re-check.
         run.begin("check_limits", partial(canaries.sample, run, "check_limits"))
     expired_commits = active.expired
     expired = find_expired(expired_commits, named, ranges.keys(), history.expired, tuning.explain_ranges_max)
