@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from airflow_dredge.spark_jobs.archive import ensure_archive, java_options, spark_home
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS, submit_conf
+from dredge.compiled import are_loaded
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
 
 
@@ -154,7 +155,7 @@ def describe_worker(config: dict[str, Any], task: dict[str, Any]) -> dict[str, A
     """A worker's parent, its number of threads at the start, and whether the kernels were loaded."""
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
     threads = len(os.listdir(f"/proc/{os.getppid()}/task"))
-    return {"parent": parent, "threads": threads, "kernels": "dredge.kernels.entry" in sys.modules}
+    return {"parent": parent, "threads": threads, "kernels": are_loaded()}
 
 
 def double(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
