@@ -9,7 +9,6 @@ Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4
 import atexit
 import gc
 import importlib
-import os
 import sys
 import traceback
 from importlib.metadata import entry_points
@@ -75,8 +74,6 @@ def own_process() -> None:
     search_few_cycles()
     atexit.register(gc.freeze)  # else the interpreter searches all modules several times before it ends
     sys.meta_path.insert(0, NoPandas)
-    # Arrow's own allocator keeps 100 MiB of a listing.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
 
 

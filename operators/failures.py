@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -87,8 +86,6 @@ log = logging.getLogger(__name__)
 @functools.cache
 def _own_process() -> None:
     """Set up the process of a task, once: `dag.test()` runs more than one task in a process."""
-    # Read by pyarrow at its import: its own allocator, and malloc's many arenas, keep 200 MiB of a listing.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
     search_few_cycles()
 

@@ -99,10 +99,8 @@ class _Sweep(Sweep[Run]):
         committed = self.record.input(ListCommittedOutput)
         committed.refuse_other_readings()
         tasks = self.run.shares(self.runner, parts)
-        if not self.record.input(CheckLimitsOutput).counts[
-            "deletable_objects"
-        ]:  # a re-check would protect nothing
-            self._keep(tasks)
+        if not self.record.input(CheckLimitsOutput).counts["deletable_objects"]:
+            self._keep(tasks)  # a re-check would protect nothing
             return
         subtracted = Subtracted.of_mark(self.run, committed)
         for turn in itertools.count():
