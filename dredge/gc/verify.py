@@ -2,8 +2,8 @@
 
 deleted   a sample (`verify_sample_size`) from all files of the ledger, and each object with an unclear first answer
           of the store, is looked up
-live      a new sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all are
-          compared), and some are looked up; an optimized run that deleted nothing takes no sample
+live      a new, smaller sample of canaries, and of staged addresses: none of them may be deleted in the ledger (all
+          are compared), and some are looked up; an optimized run that deleted nothing takes no sample
 
 The store confirmed each key, so a sample is enough. It consists of runs of neighbours: one page of a listing shows a
 thousand names. The sweep deletes in random order, so neighbours were in different requests.
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.gc.bulk_delete import BulkDeleteOutput
-from dredge.gc.check_limits import Canary, meant, sample
+from dredge.gc.check_limits import Canary, Sizes, meant, sample
 from dredge.gc.config import CLEAN
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
@@ -37,6 +37,8 @@ from dredge.storage.parallel import at_once
 log = logging.getLogger("dredge")
 
 VERIFY = "verify.json"
+# A third is enough: the next mark compares all deletions with all that is live.
+_SIZES = Sizes(part=3)
 
 
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
@@ -46,7 +48,7 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         # What others deleted is found by clean runs.
         if not BulkDeleteOutput.of(inputs[BulkDeleteOutput.STEP]).settled and run.plan.mode != CLEAN:
             return None
-        return sample(run, VerifyOutput.STEP)
+        return sample(run, VerifyOutput.STEP, _SIZES)
 
     ahead = Ahead(read)
     return run.step(

@@ -1,6 +1,6 @@
 """Step check_limits: guards, holds and limits."""
 
-from dredge.gc.check_limits.canaries import Canary, keys_in_store, meant, sample
+from dredge.gc.check_limits.canaries import Canary, Sizes, keys_in_store, meant, sample
 from dredge.gc.check_limits.holds import (
     HOLD_COLUMNS,
     NO_ANSWER,
@@ -18,6 +18,7 @@ __all__ = [
     "CheckLimitsOutput",
     "HoldFiles",
     "Holds",
+    "Sizes",
     "ask_about",
     "keys_in_store",
     "meant",

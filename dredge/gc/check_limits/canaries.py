@@ -44,6 +44,7 @@ _FROM_A_PLACE = 4
 class Sizes:
     """Limits of a sample."""
 
+    part: int = 1  # one in so many of the configured objects
     page: int = 1000  # objects or changes of one request
     # total size of ranges read for their keys; of other ranges only the first and the last key are known, and
     # places between them are guessed
@@ -81,7 +82,7 @@ def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
     branches = _choose(run, run.client.branches(plan.repository), chance)
     # Few branches share the samples of the missing ones.
     each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
-    each = max(1, min(each, 20 * safety.canary_objects) // 3)
+    each = max(1, min(each, 20 * safety.canary_objects) // (3 * sizes.part))
     places = [_Place(branch.id, "", min(each, sizes.page)) for branch in branches]
     places += _places(run, branches, each, chance, sizes)
     places = list(dict.fromkeys(places))  # a small branch has fewer places than samples
