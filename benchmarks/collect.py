@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import psutil
+
 from airflow_dredge.operators.spark_master import SMALL_MALLOC
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
 from benchmarks.latency import behind, free_port
-from benchmarks.measure import Meter
+from benchmarks.measure import DAEMON, Meter
 from benchmarks.s3_store import S3Store, s3_store
 from benchmarks.shapes import SHAPES
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
@@ -112,6 +114,14 @@ def connect_server() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
+def end_daemons(server: int) -> None:
+    """End the Python daemons of a Connect server, with their workers: those of an earlier run stay for 80 seconds."""
+    for child in psutil.Process(server).children():
+        if DAEMON.search(" ".join(child.cmdline())):
+            child.terminate()
+            child.wait(10)
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """Processes beside every engine.
@@ -168,6 +178,8 @@ def measure_run(
     """
     in_airflow = engine == "worker" or (in_airflow and engine in IN_AIRFLOW)
     run = _through_airflow if in_airflow else _in_driver
+    if beside.connect:
+        end_daemons(beside.connect[1])
     with lakefs_server(lake) as (direct, server), behind(direct) as (env, spans):
         env |= _kv(lake, with_kv)
 

@@ -14,7 +14,7 @@ import psutil
 
 type _Process = tuple[int, float]
 
-_DAEMON = re.compile(r"-m (?:pyspark|airflow_dredge\.spark_jobs)\.daemon\b")
+DAEMON = re.compile(r"-m (?:pyspark|airflow_dredge\.spark_jobs)\.daemon\b")
 _SETTLED_SECONDS = 2.0
 
 
@@ -138,9 +138,9 @@ def _what(tree: str, process: psutil.Process) -> str:
     line = " ".join(words)
     if words and words[0].endswith("java"):
         return "JVM"
-    if _DAEMON.search(line):
+    if DAEMON.search(line):
         parent = process.parent()
-        is_worker = parent is not None and _DAEMON.search(" ".join(parent.cmdline())) is not None
+        is_worker = parent is not None and DAEMON.search(" ".join(parent.cmdline())) is not None
         return "Spark's Python workers" if is_worker else "Spark's Python daemons"
     if "--serve" in words and "step.py" in line:
         return "client of Spark"

@@ -45,8 +45,8 @@ def test_a_daemon_with_a_worker_stays(daemon: subprocess.Popen[bytes]) -> None:
 
 def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_hang_after_a_fork() -> None:
     program = (
-        "import os, sys; from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers();"
-        "print(len(os.listdir('/proc/self/task')), 'botocore.client' in sys.modules, 'obstore' in sys.modules)"
+        "import os, sys; from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers(); m = {*sys.modules};"
+        "print(len(os.listdir('/proc/self/task')), {'botocore.client', 'pyspark.worker'} <= m, 'obstore' in m)"
     )
     env = os.environ | daemon_module.WITHOUT_THREADS
     done = subprocess.run(
