@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_dredge.spark_jobs.daemon import use_installed_spark
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.errors import ConfigError, DredgeError
@@ -86,6 +87,7 @@ def job_main(
 ) -> NoReturn:
     """Run a job as a program; `serve` runs jobs for clients of a socket."""
     arguments = _arguments(jobs, argv)
+    use_installed_spark()
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for name in ("dredge", "airflow_dredge"):
         logging.getLogger(name).setLevel(logging.INFO)

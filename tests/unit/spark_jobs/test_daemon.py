@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,11 @@ def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_h
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env
     )
     assert done.stdout.split() == ["1", "True", "False"]
+
+
+def test_spark_is_imported_from_its_package_not_from_an_archive_in_it(tmp_path: Path) -> None:
+    (package := tmp_path / "pyspark").mkdir()
+    (package / "__init__.py").touch()
+    path = [str(package / "pyspark.zip"), str(tmp_path / "other.zip"), str(tmp_path)]
+    daemon_module.use_installed_spark(path)
+    assert path == [str(tmp_path / "other.zip"), str(tmp_path)]
