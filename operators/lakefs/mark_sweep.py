@@ -39,7 +39,7 @@ class LakeFSMarkUncommittedOperator(LakeFSKVRunOperator):
 
     def work(self, run: steps.Run) -> StepSummary:
         """Read staging."""
-        return steps.mark_uncommitted(run)
+        return steps.mark_uncommitted(run, alone=True)
 
 
 class LakeFSListCommittedOperator(LakeFSKVSparkOperator):

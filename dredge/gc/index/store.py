@@ -305,17 +305,23 @@ _COMMITS_AHEAD = 512
 
 
 @contextmanager
-def growing(run: Run) -> Iterator[None]:
+def growing(run: Run, alone: bool = False) -> Iterator[None]:
     """Add ranges of the default branch to the index of a first run, while the server scans staging within the block;
-    for `list_committed` in this process, which finds them by `run.begun`."""
+    for `list_committed`, which finds them by `run.begun`. `alone`: it runs in another process, and finds them in the
+    index."""
     ended = threading.Event()
-    if run.plan.state is None and not run.plan.config.read_kv:
-        # Named now: in the thread, another step may be running, whose tries have the same numbers.
-        run.begin("list_committed", partial(grow, run, ended, f"{run.folder.label}-ahead"))
-    try:
-        yield
-    finally:
-        ended.set()
+    with at_once() as ask:
+        if run.plan.state is None and not run.plan.config.read_kv:
+            # Named now: in the thread, another step may be running, whose tries have the same numbers.
+            work = partial(grow, run, ended, f"{run.folder.label}-ahead")
+            if alone:
+                ask(work)
+            else:
+                run.begin("list_committed", work)
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 def grow(run: Run, ended: threading.Event, label: str) -> Metaranges:

@@ -83,11 +83,14 @@ log = logging.getLogger("dredge")
 _BATCH_ROWS = 100_000
 
 
-def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Read the staged addresses of all branches. Raises RefusedError: no proof of completeness."""
+def mark_uncommitted(run: Run, runner: TaskRunner | None = None, alone: bool = False) -> StepSummary:
+    """Read the staged addresses of all branches. `alone`: the next step runs in another process. Raises RefusedError:
+    no proof of completeness."""
     seen = Ahead(lambda _: look_before_scan(run))
     return run.step(
-        MarkUncommittedOutput, lambda record: _mark(run, record, seen.result(record.inputs)), ahead=seen
+        MarkUncommittedOutput,
+        lambda record: _mark(run, record, seen.result(record.inputs), alone),
+        ahead=seen,
     )
 
 
@@ -99,9 +102,9 @@ def look_before_scan(run: Run) -> Before | None:
     return look_before(run.client, run.plan.repository)
 
 
-def _mark(run: Run, record: StepRecord, seen: Before | None) -> None:
+def _mark(run: Run, record: StepRecord, seen: Before | None, alone: bool) -> None:
     # The proof of the key-value store covers its commits too, for `list_committed` in this process.
-    with growing(run):
+    with growing(run, alone):
         staging = scan_staging(run, MarkUncommittedOutput.STEP, with_commits=run.folder.goes_on, seen=seen)
     if staging.commits is not None:
         run.commits_of_try[record.attempt.number] = staging.commits

@@ -28,6 +28,7 @@ from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.index_parts import NAMESPACE, Kept, named, says
+from tests.support.spark_application import wait_until
 
 
 def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
@@ -83,6 +84,14 @@ def test_the_index_grows_before_the_commits_are_read(ended: bool, is_missing: bo
     assert counts["ranges_decoded"] == counts["ranges"] - (not ended and not is_missing) > 0
     world.run(context)
     world.assert_readable()
+
+
+def test_the_index_grows_beside_a_mark_for_the_process_of_the_next_step() -> None:
+    world = make_world()
+    world.commit("a", b"lives")
+    context = world.plan()
+    with growing(context, alone=True):
+        wait_until(lambda: bool(CommittedIndex.load(context.state, context.plan.namespace).places))
 
 
 def test_parts_of_two_tries_of_the_mark_keep_apart_while_another_step_runs() -> None:
