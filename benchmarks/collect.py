@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -117,9 +117,10 @@ def connect_server() -> Iterator[tuple[str, int]]:
 def end_daemons(server: int) -> None:
     """End the Python daemons of a Connect server, with their workers: those of an earlier run stay for 80 seconds."""
     for child in psutil.Process(server).children():
-        if DAEMON.search(" ".join(child.cmdline())):
-            child.terminate()
-            child.wait(10)
+        with suppress(psutil.NoSuchProcess):
+            if DAEMON.search(" ".join(child.cmdline())):
+                child.terminate()
+                child.wait(10)
 
 
 @dataclass(frozen=True)
