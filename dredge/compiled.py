@@ -26,15 +26,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from dredge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _PACKAGE = "dredge.kernels"
 _LOCK_SECONDS_MAX = 60.0
-_KERNELS = ("read_index", "measure", "keep_equal", "decode", "hash_texts")
+_KERNELS = ("read_index", "measure", "decode", "hash_texts")
 
-type Codes = Mapping[str, tuple[str, Sequence[str], str]]
-"""Of each kernel: symbol, arguments ("uint8" or "uint8 written" for an array, "" for a number), machine code in hex."""
+type Codes = Mapping[str, tuple[str, Sequence[Sequence[Any]], str]]
+"""Of each kernel: symbol, arguments (of an array type, dimensions, whether it is written; of a number nothing), machine
+code in hex."""
 
 
 @functools.cache
@@ -51,13 +54,14 @@ def are_loaded() -> bool:
     return kernels.cache_info().currsize > 0
 
 
-def _kernel(code: Any, kinds: Sequence[str]) -> Callable[..., int]:
+def _kernel(code: Any, kinds: Sequence[Sequence[Any]]) -> Callable[..., int]:
     """Return a function that checks the types of arguments, and calls a kernel without Python's lock."""
+    arrays = [kind and (np.dtype(kind[0]), *kind[1:]) for kind in kinds]
 
     def kernel(*arguments: Any) -> int:
-        flat = [item for found in arguments for item in (found if isinstance(found, tuple) else (found,))]
-        words = [word for item, kind in zip(flat, kinds, strict=True) for word in _words(item, kind)]
-        result, error = ctypes.c_int64(), ctypes.c_void_p()
+        result, error, words = ctypes.c_int64(), ctypes.c_void_p(), list[int]()
+        for item, kind in zip(arguments, arrays, strict=True):
+            words += _words(item, *kind) if kind else (item,)
         if code(ctypes.addressof(result), ctypes.addressof(error), *words):
             raise RuntimeError("a kernel failed")
         return result.value
@@ -65,17 +69,13 @@ def _kernel(code: Any, kinds: Sequence[str]) -> Callable[..., int]:
     return kernel
 
 
-def _words(item: Any, kind: str) -> tuple[int, ...]:
-    """Return an argument as numba passes it: of an array two owners, items, item size, address, shape, strides."""
-    if not kind:
-        return (item,)
-    name, _, access = kind.partition(" ")
-    if item.dtype != name or item.ndim != 1 or not item.flags.c_contiguous:
-        raise TypeError(f"a kernel got {item.dtype} of {item.ndim} dimensions, not an array of {name}")
-    if access and not item.flags.writeable:
-        raise TypeError(f"a kernel got a read-only array of {name}")
-    items, size = len(item), item.itemsize
-    return 0, 0, items, size, item.__array_interface__["data"][0], items, size
+def _words(item: Any, dtype: Any, dimensions: int, written: bool) -> tuple[int, ...]:
+    """Return an array as numba passes it: two owners, items, item size, address, shape, strides."""
+    if item.dtype != dtype or item.ndim != dimensions or not item.flags.c_contiguous:
+        raise TypeError(f"a kernel got {item.dtype} of {item.ndim} dimensions, not an array of {dtype}")
+    if written and not item.flags.writeable:
+        raise TypeError(f"a kernel got a read-only array of {dtype}")
+    return 0, 0, item.size, item.itemsize, item.__array_interface__["data"][0], *item.shape, *item.strides
 
 
 def _link(codes: Codes) -> dict[str, Callable[..., int]]:
@@ -91,7 +91,7 @@ def _link(codes: Codes) -> dict[str, Callable[..., int]]:
     engine.finalize_object()
     made = {}
     for name, (symbol, kinds, _) in codes.items():
-        words = sum(7 if kind else 1 for kind in kinds)
+        words = sum(5 + 2 * kind[1] if kind else 1 for kind in kinds)
         # numba's convention: status, from the places of the result and of an error, and the arguments.
         types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words]
         called = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address(symbol))
@@ -125,9 +125,9 @@ def _compile() -> Codes:
     for name in _KERNELS:
         (made,) = getattr(entry, name).overloads.values()
         code = made.library.serialize_using_object_code()[2][0]
-        flat = [item for found in made.signature.args for item in getattr(found, "types", (found,))]
         kinds = [
-            f"{kind.dtype}{' written' * kind.mutable}" if hasattr(kind, "dtype") else "" for kind in flat
+            (str(kind.dtype), kind.ndim, kind.mutable) if hasattr(kind, "dtype") else ()
+            for kind in made.signature.args
         ]
         codes[name] = made.fndesc.llvm_func_name, kinds, code.hex()
     return codes

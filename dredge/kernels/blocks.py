@@ -1,7 +1,6 @@
-"""One block of a range: decodes its entries, or copies the rows of an equal block."""
+"""Blocks of a range: decodes the entries of one, or copies the rows of equal blocks."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
-import numpy as np
 
 from dredge.kernels import interface as k
 from dredge.kernels import memory
@@ -24,7 +23,7 @@ def _compare_keys(key, key_size, shared, suffix, size):
 
 
 @memory.jit
-def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
+def walk_block(raw, raw_size, key, in_order, blocks, state):
     """Decode all records of an uncompressed block. Returns a code; `state` has the position and sizes of outputs."""
     number = memory.load32(raw + raw_size - 4)
     if number < 1 or 4 * number > raw_size - 4:
@@ -34,14 +33,15 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
         return k.BAD_RESTARTS
     met = 0
     next_restart = 0
-    address_bytes = memory.address_of(columns.address_bytes)
-    etag_bytes = memory.address_of(columns.etag_bytes)
-    key_bytes = memory.address_of(columns.key_bytes)
-    row, address_at, etag_at, key_at = state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT]
-    rows = len(columns.address_types)
+    address_types, sizes = state[k.ADDRESS_TYPE], state[k.SIZE]
+    address_hashes, content_hashes = state[k.ADDRESS_HASH], state[k.CONTENT_HASH]
+    address_offsets, address_bytes, address_at = state[k.ADDRESS], state[k.ADDRESS + 1], state[k.ADDRESS + 2]
+    etag_offsets, etag_bytes, etag_at = state[k.ETAG], state[k.ETAG + 1], state[k.ETAG + 2]
+    key_offsets, key_bytes, key_at = state[k.KEY], state[k.KEY + 1], state[k.KEY + 2]
+    row, rows, keys_max = state[k.ROW], state[k.ROWS_MAX], state[k.KEYS_MAX]
     key_size = state[k.KEY_SIZE]
     internal_size = 0  # keys share no prefix across blocks
-    keys = values = others = 0
+    keys = values = 0
     at = raw
     while at < end:
         start = at
@@ -124,119 +124,93 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
         at = following
         if address_type > memory.U64(2):
             return k.BAD_ADDRESS_TYPE
-        columns.address_types[row] = address_type
-        others += address_type != memory.U64(1)
         # The requested columns.
-        if wanted & k.ADDRESS:
-            columns.address_offsets[row] = address_at
+        if address_types:
+            memory.store8(address_types + row, address_type)
+        if address_offsets:
+            memory.store32(address_offsets + 4 * row, address_at)
             seen = memory.copy(address, address_bytes + address_at, address_size)
             address_at += address_size
         else:
             seen = memory.or_words(address, address_size)
         if seen & memory.U64(0x8080808080808080) and not memory.is_utf8(address, address + address_size):
             return k.BAD_UTF8
-        if wanted & k.ADDRESS_HASH:
-            columns.address_hashes[row] = xxh64(address, address_size, memory.U64(k.SEED))
-        if wanted & k.SIZE:
-            columns.sizes[row] = np.int64(object_size)
-        if wanted & k.CONTENT_HASH:
-            columns.content_hashes[row] = xxh64(etag, etag_size, object_size)
-        if wanted & k.ETAG:
-            columns.etag_offsets[row] = etag_at
+        if address_hashes:
+            memory.store64(address_hashes + 8 * row, xxh64(address, address_size, memory.U64(k.SEED)))
+        if sizes:
+            memory.store64(sizes + 8 * row, object_size)
+        if content_hashes:
+            memory.store64(content_hashes + 8 * row, xxh64(etag, etag_size, object_size))
+        if etag_offsets:
+            memory.store32(etag_offsets + 4 * row, etag_at)
             seen = memory.copy(etag, etag_bytes + etag_at, etag_size)
             etag_at += etag_size
             if seen & memory.U64(0x8080808080808080) and not memory.is_utf8(etag, etag + etag_size):
                 return k.BAD_UTF8
-        if wanted & k.KEY:
-            if size > len(columns.key_bytes) - k.SLACK - key_at:
+        if key_offsets:
+            if size > keys_max - key_at:
                 return k.TOO_MANY
-            columns.key_offsets[row] = key_at
+            memory.store32(key_offsets + 4 * row, key_at)
             memory.copy(key, key_bytes + key_at, size)
             key_at += size
         row += 1
     if met != number and end != raw:
         return k.BAD_RESTARTS
     block = state[k.BLOCK]
-    columns.key_sums[block] = keys
-    columns.value_sums[block] = values
-    state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT] = row, address_at, etag_at, key_at
-    state[k.KEY_SIZE] = key_size
-    state[k.OTHERS] += others
+    blocks[block, k.KEY_BYTES], blocks[block, k.VALUE_BYTES] = keys, values
+    state[k.KEY_TOTAL] += keys
+    state[k.VALUE_TOTAL] += values
+    state[k.ADDRESS + 2], state[k.ETAG + 2], state[k.KEY + 2] = address_at, etag_at, key_at
+    state[k.ROW], state[k.KEY_SIZE] = row, key_size
     return k.OK
 
 
 @memory.jit
-def _copy_words(old, new, first, row, count):
-    memory.copy(memory.address_of(old) + 8 * first, memory.address_of(new) + 8 * row, 8 * count)
+def _copy_numbers(old, state, column, width, first, count):
+    if state[column]:
+        memory.copy(old[column] + width * first, state[column] + width * state[k.ROW], width * count)
 
 
 @memory.jit
-def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
-    """Copy the texts of a range of rows to `row`, after `at` bytes of output. Returns the number of bytes added."""
-    start = np.int64(old_offsets[first])
-    for source in range(first, last):
-        offsets[row + source - first] = np.int64(old_offsets[source]) - start + at
-    size = np.int64(old_offsets[last]) - start
-    memory.copy(memory.address_of(old_bytes) + start, memory.address_of(texts) + at, size)
-    return size
+def _copy_texts(old, state, column, first, count):
+    source, target = old[column] + 4 * first, state[column] + 4 * state[k.ROW]
+    if not state[column]:
+        return True
+    start, at = memory.load32(source), state[column + 2]
+    size = memory.load32(source + 4 * count) - start
+    if column == k.KEY and size > state[k.KEYS_MAX] - at:
+        return False
+    for offset in range(0, 4 * count, 4):
+        memory.store32(target + offset, memory.load32(source + offset) - start + at)
+    memory.copy(old[column + 1] + start, state[column + 1] + at, size)
+    state[column + 2] = at + size
+    return True
 
 
 @memory.jit
-def take_block(source, old, wanted, columns, state):
-    """Copy the rows of a block from an earlier decoding."""
-    block = state[k.BLOCK]
-    first, last = old.first_rows[source], old.first_rows[source + 1]
-    row = state[k.ROW]
-    count = last - first
-    if count > len(columns.address_types) - row:
+def take_blocks(block, stop, blocks, old_blocks, old, state):
+    """Copy the rows of successive blocks from an earlier decoding."""
+    source = blocks[block, k.SOURCE]
+    first = old_blocks[source, k.FIRST_ROW]
+    count = old_blocks[source + stop - block, k.FIRST_ROW] - first
+    if count > state[k.ROWS_MAX] - state[k.ROW]:
         return k.TOO_MANY
-    columns.key_sums[block] = old.key_sums[source]
-    columns.value_sums[block] = old.value_sums[source]
-    for at in range(count):
-        kind = old.address_types[first + at]
-        columns.address_types[row + at] = kind
-        state[k.OTHERS] += kind != 1
-    if wanted & k.SIZE:
-        _copy_words(old.sizes, columns.sizes, first, row, count)
-    if wanted & k.ADDRESS_HASH:
-        _copy_words(old.address_hashes, columns.address_hashes, first, row, count)
-    if wanted & k.CONTENT_HASH:
-        _copy_words(old.content_hashes, columns.content_hashes, first, row, count)
-    if wanted & k.ADDRESS:
-        state[k.ADDRESS_AT] += _copy_texts(
-            old.address_offsets,
-            old.address_bytes,
-            columns.address_offsets,
-            columns.address_bytes,
-            first,
-            last,
-            row,
-            state[k.ADDRESS_AT],
+    _copy_numbers(old, state, k.ADDRESS_TYPE, 1, first, count)
+    _copy_numbers(old, state, k.SIZE, 8, first, count)
+    _copy_numbers(old, state, k.ADDRESS_HASH, 8, first, count)
+    _copy_numbers(old, state, k.CONTENT_HASH, 8, first, count)
+    _copy_texts(old, state, k.ADDRESS, first, count)
+    _copy_texts(old, state, k.ETAG, first, count)
+    if not _copy_texts(old, state, k.KEY, first, count):
+        return k.TOO_MANY
+    for at in range(block, stop):
+        equal = source + at - block
+        blocks[at, k.FIRST_ROW] = old_blocks[equal, k.FIRST_ROW] - first + state[k.ROW]
+        blocks[at, k.KEY_BYTES], blocks[at, k.VALUE_BYTES] = (
+            old_blocks[equal, k.KEY_BYTES],
+            old_blocks[equal, k.VALUE_BYTES],
         )
-    if wanted & k.ETAG:
-        state[k.ETAG_AT] += _copy_texts(
-            old.etag_offsets,
-            old.etag_bytes,
-            columns.etag_offsets,
-            columns.etag_bytes,
-            first,
-            last,
-            row,
-            state[k.ETAG_AT],
-        )
-    if wanted & k.KEY:
-        size = np.int64(old.key_offsets[last]) - np.int64(old.key_offsets[first])
-        if size > len(columns.key_bytes) - k.SLACK - state[k.KEY_AT]:
-            return k.TOO_MANY
-        state[k.KEY_AT] += _copy_texts(
-            old.key_offsets,
-            old.key_bytes,
-            columns.key_offsets,
-            columns.key_bytes,
-            first,
-            last,
-            row,
-            state[k.KEY_AT],
-        )
-    state[k.ROW] = row + count
+        state[k.KEY_TOTAL] += blocks[at, k.KEY_BYTES]
+        state[k.VALUE_TOTAL] += blocks[at, k.VALUE_BYTES]
+    state[k.ROW] += count
     return k.OK

@@ -5,11 +5,11 @@ import numpy as np
 from numba import njit, types
 
 from dredge.kernels import interface as k
-from dredge.kernels.blocks import take_block, walk_block
+from dredge.kernels.blocks import take_blocks, walk_block
 from dredge.kernels.codecs import masked_crc, uncompress, xxh64
 from dredge.kernels.memory import (
+    BLOCKS,
     BYTES,
-    I32S,
     I64S,
     OPTIONS,
     U8S,
@@ -21,12 +21,14 @@ from dredge.kernels.memory import (
     load32,
     read_length,
     read_uvarint,
+    store32,
 )
 
 
-@njit(types.int64(BYTES, I64S, I64S), **OPTIONS)
-def read_index(body, offsets, lengths):
-    """Read the handles of an index block; returns their number, or -1 when it is damaged or has too many."""
+@njit(types.int64(BYTES, BLOCKS, types.int64), **OPTIONS)
+def read_index(body, blocks, found):
+    """Read the handles of an index block, after those found before; returns the number of all, or -1 when it is damaged
+    or has too many."""
     block, size = address_of(body), len(body)
     if size < 8:
         return -1
@@ -35,7 +37,7 @@ def read_index(body, offsets, lengths):
         return -1
     end = block + size - 4 - 4 * restarts
     at = block
-    count = key_size = 0
+    key_size = 0
     while at < end:
         shared, at = read_length(at, end)
         if at == 0:
@@ -44,7 +46,7 @@ def read_index(body, offsets, lengths):
         if at == 0:
             return -1
         value_size, at = read_length(at, end)
-        if at == 0 or shared > key_size or unshared + value_size > end - at or count == len(offsets):
+        if at == 0 or shared > key_size or unshared + value_size > end - at or found == len(blocks) - 1:
             return -1
         key_size = shared + unshared
         at += unshared
@@ -55,68 +57,85 @@ def read_index(body, offsets, lengths):
         length, at = read_uvarint(at, stop)
         if at != stop or (offset | length) >> U64(62):
             return -1
-        offsets[count] = np.int64(offset)
-        lengths[count] = np.int64(length)
-        count += 1
-    return count
+        blocks[found, k.OFFSET], blocks[found, k.LENGTH] = np.int64(offset), np.int64(length)
+        found += 1
+    return found
 
 
-@njit(types.void(BYTES, I64S, I64S, I64S), **OPTIONS)
-def measure(data, offsets, lengths, sizes):
-    """Read the uncompressed size of each block; -1 for an impossible size."""
-    for block in range(len(offsets)):
-        start, length = address_of(data) + offsets[block], lengths[block]
-        sizes[block] = length
-        if load8(start + length) == 1:
-            size, behind = read_uvarint(start, start + length)
+@njit(types.void(BYTES, types.int64, BLOCKS, BYTES, BLOCKS, I64S), **OPTIONS)
+def measure(data, end, blocks, old_data, old_blocks, state):
+    """Check that the data blocks tile the file up to `end`; read their uncompressed sizes; find blocks to copy from the
+    range before: those between two blocks equal to the neighbours of an equal block."""
+    base, old_base, at = address_of(data), address_of(old_data), 0
+    count, old_count = len(blocks) - 1, len(old_blocks) - 1
+    blocks[:, k.FIRST_ALIKE] = -1
+    blocks[count, k.SOURCE] = -1
+    for block in range(count):
+        state[k.BLOCK] = block
+        length = size = blocks[block, k.LENGTH]
+        if blocks[block, k.OFFSET] != at or length > end - at - 5:
+            state[k.CODE] = k.BAD_TILING
+            return
+        start, stop = base + at, base + at + length
+        if load8(stop) == 1:
+            snappy_size, behind = read_uvarint(start, stop)
             # Snappy's best is 64 bytes from 3.
-            possible = behind > 0 and size <= U64(22 * length) and size <= U64(k.BLOCK_SIZE_MAX)
-            sizes[block] = np.int64(size) if possible else -1
+            possible = behind > 0 and snappy_size <= U64(min(22 * length, k.BLOCK_SIZE_MAX))
+            size = np.int64(snappy_size) if possible else -1
+        blocks[block, k.RAW_SIZE] = size
+        state[k.RAW] += max(size, 0)
+        state[k.LARGEST] = max(size, state[k.LARGEST])
+        state[k.IMPOSSIBLE] += size < 0
+        checksum = load32(stop + 1)
+        source = old_blocks[checksum % old_count, k.FIRST_ALIKE] if old_count else -1
+        while source >= 0:
+            old = old_base + old_blocks[source, k.OFFSET]
+            if old_blocks[source, k.LENGTH] == length and load32(old + length + 1) == checksum:
+                if differ(start, old, length + 5):
+                    source = -1
+                break
+            source = old_blocks[source, k.NEXT_ALIKE]
+        blocks[block, k.SOURCE] = source
+        blocks[block, k.NEXT_ALIKE] = blocks[checksum % count, k.FIRST_ALIKE]
+        blocks[checksum % count, k.FIRST_ALIKE] = block
+        at += length + 5
+    if at != end:
+        state[k.CODE] = k.BAD_TILING
+    before = -1
+    for block in range(count):
+        source = blocks[block, k.SOURCE]
+        # The last of a run is decoded, since the next block's first key is compared with its last one.
+        if before < 0 or before + 1 != source or blocks[block + 1, k.SOURCE] != source + 1:
+            blocks[block, k.SOURCE] = -1
+        before = source
 
 
-@njit(types.void(BYTES, I64S, I64S, BYTES, I64S, I64S, I64S), **OPTIONS)
-def keep_equal(data, offsets, lengths, old_data, old_offsets, old_lengths, sources):
-    """Of the guessed equal old blocks, keep those equal to the last byte; else -1."""
-    for block in range(len(sources)):
-        source = sources[block]
-        if source >= 0 and (
-            lengths[block] != old_lengths[source]
-            or differ(
-                address_of(data) + offsets[block],
-                address_of(old_data) + old_offsets[source],
-                lengths[block] + 5,
-            )
-        ):
-            sources[block] = -1
+@njit(types.void(BYTES, BLOCKS, BLOCKS, I64S, U8S, U8S, I64S), **OPTIONS)
+def decode(data, blocks, old_blocks, old, scratch, key, state):
+    """Decode the data blocks of a range, as `measure` left them in `blocks`.
 
-
-_COLUMNS = types.NamedTuple(
-    [I32S, U8S, U8S, I64S, I32S, U8S, I32S, U8S, U64S, U64S, I64S, I64S, I64S], k.Columns
-)
-
-
-@njit(types.void(BYTES, I64S, I64S, I64S, I64S, _COLUMNS, U8S, U8S, types.int64, _COLUMNS, I64S), **OPTIONS)
-def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, columns, state):
-    """Decode the data blocks of a range.
-
-    `sizes` are the results of `measure`. `sources` has for each block an equal block of `old`, or -1; such a block
-    is between two blocks equal to the neighbours of its source. `scratch` has room for the largest block, `key`
+    `old_blocks` and `old` are `blocks` and `state` of the range before. `scratch` has room for the largest block, `key`
     for the longest key.
     """
     base, room, last_key = address_of(data), address_of(scratch), address_of(key)
+    count = len(blocks) - 1
+    block = 0
     taken = False
-    for block in range(len(offsets)):
+    while block < count:
         state[k.BLOCK] = block
         state[k.PLACE] = 0
-        columns.first_rows[block] = state[k.ROW]
-        if sources[block] >= 0:
-            state[k.CODE] = take_block(sources[block], old, wanted, columns, state)
+        if blocks[block, k.SOURCE] >= 0:
+            after = block + 1
+            while blocks[after, k.SOURCE] >= 0:
+                after += 1
+            state[k.CODE] = take_blocks(block, after, blocks, old_blocks, old, state)
             if state[k.CODE] != k.OK:
                 return
-            taken = True
+            taken, block = True, after
             continue
-        start, length, size = base + offsets[block], lengths[block], sizes[block]
-        stop = start + length
+        before = blocks[block, k.FIRST_ROW] = state[k.ROW]
+        start, length = base + blocks[block, k.OFFSET], blocks[block, k.LENGTH]
+        stop, size = start + length, blocks[block, k.RAW_SIZE]
         if masked_crc(start, length + 1) != U64(load32(stop + 1)):
             state[k.CODE] = k.BAD_CHECKSUM
             return
@@ -134,24 +153,20 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
         if size < 8:
             state[k.CODE] = k.BAD_RESTARTS
             return
-        before = state[k.ROW]
         # After copied rows the last key is unknown; their order was checked when they were decoded.
-        state[k.CODE] = walk_block(
-            raw, size, last_key, state[k.KEY_SIZE] >= 0 and not taken, wanted, columns, state
-        )
+        in_order = state[k.KEY_SIZE] >= 0 and not taken
+        state[k.CODE] = walk_block(raw, size, last_key, in_order, blocks, state)
         taken = False
         if state[k.CODE] != k.OK:
             return
-        if state[k.ROW] == before and len(offsets) > 1:
+        if state[k.ROW] == before and count > 1:
             state[k.CODE] = k.NO_RECORDS
             return
-    columns.first_rows[len(offsets)] = state[k.ROW]
-    if wanted & k.ADDRESS:
-        columns.address_offsets[state[k.ROW]] = state[k.ADDRESS_AT]
-    if wanted & k.ETAG:
-        columns.etag_offsets[state[k.ROW]] = state[k.ETAG_AT]
-    if wanted & k.KEY:
-        columns.key_offsets[state[k.ROW]] = state[k.KEY_AT]
+        block += 1
+    rows = blocks[count, k.FIRST_ROW] = state[k.ROW]
+    for column in (k.ADDRESS, k.ETAG, k.KEY):
+        if state[column]:
+            store32(state[column] + 4 * rows, state[column + 2])
 
 
 @njit(types.void(BYTES, I64S, U64S), **OPTIONS)

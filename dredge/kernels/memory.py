@@ -18,7 +18,7 @@ U64 = np.uint64
 
 # Types of arrays. Arrays over file contents are read-only.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-I32S, I64S, U8S, U64S = types.int32[::1], types.int64[::1], types.uint8[::1], types.uint64[::1]
+I64S, U8S, U64S, BLOCKS = types.int64[::1], types.uint8[::1], types.uint64[::1], types.int64[:, ::1]
 
 
 def _loader(bits: int) -> Any:
@@ -33,16 +33,21 @@ def _loader(bits: int) -> Any:
     return intrinsic(load)
 
 
-def _storer(_typing: Any, address: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
-        return context.get_dummy_value()
+def _storer(bits: int) -> Any:
+    def store(_typing: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            value = arguments[1] if bits == 64 else builder.trunc(arguments[1], kind)
+            builder.store(value, builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.uint64), generate
+        return types.void(types.int64, types.uint64), generate
+
+    return intrinsic(store)
 
 
 load8, load16, load32, load64 = _loader(8), _loader(16), _loader(32), _loader(64)
-store64: Any = intrinsic(_storer)
+store8, store32, store64 = _storer(8), _storer(32), _storer(64)
 
 
 @jit
