@@ -17,6 +17,7 @@ import importlib.util
 import json
 import logging
 import os
+import struct
 import sys
 import tempfile
 import time
@@ -27,16 +28,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dredge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _PACKAGE = "dredge.kernels"
 _LOCK_SECONDS_MAX = 60.0
+_FAILED = -1 << 63  # instead of a result
 _KERNELS = ("read_index", "measure", "decode", "hash_texts")
 
-type Codes = Mapping[str, tuple[str, Sequence[Sequence[Any]], str]]
-"""Of each kernel: symbol, arguments (of an array type, dimensions, whether it is written; of a number nothing), machine
+type Codes = Mapping[str, tuple[Sequence[Sequence[Any]], Sequence[str]]]
+"""Of each kernel: arguments (of an array type, dimensions, whether it is written; of a number nothing), and machine
 code in hex."""
 
 
@@ -57,14 +60,16 @@ def are_loaded() -> bool:
 def _kernel(code: Any, kinds: Sequence[Sequence[Any]]) -> Callable[..., int]:
     """Return a function that checks the types of arguments, and calls a kernel without Python's lock."""
     arrays = [kind and (np.dtype(kind[0]), *kind[1:]) for kind in kinds]
+    pack = struct.Struct(f"{_count_words(kinds)}q").pack
 
     def kernel(*arguments: Any) -> int:
-        result, error, words = ctypes.c_int64(), ctypes.c_void_p(), list[int]()
+        words: list[int] = []
         for item, kind in zip(arguments, arrays, strict=True):
             words += _words(item, *kind) if kind else (item,)
-        if code(ctypes.addressof(result), ctypes.addressof(error), *words):
+        result: int = code(pack(*words))
+        if result == _FAILED:
             raise RuntimeError("a kernel failed")
-        return result.value
+        return result
 
     return kernel
 
@@ -75,7 +80,12 @@ def _words(item: Any, dtype: Any, dimensions: int, written: bool) -> tuple[int, 
         raise TypeError(f"a kernel got {item.dtype} of {item.ndim} dimensions, not an array of {dtype}")
     if written and not item.flags.writeable:
         raise TypeError(f"a kernel got a read-only array of {dtype}")
-    return 0, 0, item.size, item.itemsize, item.__array_interface__["data"][0], *item.shape, *item.strides
+    # numpy takes five times as long for an address.
+    return 0, 0, item.size, item.itemsize, pa.py_buffer(item).address, *item.shape, *item.strides
+
+
+def _count_words(kinds: Sequence[Sequence[Any]]) -> int:
+    return sum(5 + 2 * kind[1] if kind else 1 for kind in kinds)
 
 
 def _link(codes: Codes) -> dict[str, Callable[..., int]]:
@@ -86,15 +96,13 @@ def _link(codes: Codes) -> dict[str, Callable[..., int]]:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    for _, _, code in codes.values():
-        engine.add_object_file(llvm.ObjectFileRef.from_data(bytes.fromhex(code)))
+    for _, pieces in codes.values():
+        for code in pieces:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(bytes.fromhex(code)))
     engine.finalize_object()
     made = {}
-    for name, (symbol, kinds, _) in codes.items():
-        words = sum(5 + 2 * kind[1] if kind else 1 for kind in kinds)
-        # numba's convention: status, from the places of the result and of an error, and the arguments.
-        types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words]
-        called = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address(symbol))
+    for name, (kinds, _) in codes.items():
+        called = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(engine.get_function_address(name))
         called.engine = engine  # type: ignore[attr-defined]  # keeps the code
         made[name] = _kernel(called, kinds)
     return made
@@ -121,7 +129,10 @@ def _read_or_compile() -> Codes:
 
 
 def _compile() -> Codes:
+    import llvmlite.binding as llvm
+
     entry, codes = importlib.import_module(f"{_PACKAGE}.entry"), {}
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     for name in _KERNELS:
         (made,) = getattr(entry, name).overloads.values()
         code = made.library.serialize_using_object_code()[2][0]
@@ -129,13 +140,36 @@ def _compile() -> Codes:
             (str(kind.dtype), kind.ndim, kind.mutable) if hasattr(kind, "dtype") else ()
             for kind in made.signature.args
         ]
-        codes[name] = made.fndesc.llvm_func_name, kinds, code.hex()
+        caller = _caller(name, made.fndesc.llvm_func_name, _count_words(kinds))
+        codes[name] = kinds, (code.hex(), machine.emit_object(llvm.parse_assembly(caller)).hex())
     return codes
+
+
+def _caller(name: str, symbol: str, count: int) -> str:
+    """Return LLVM's text of a function that calls a kernel with an array of words, since ctypes takes long for each
+    argument. numba's convention: status, from the places of the result and of an error, and the arguments."""
+    words = "\n".join(
+        f"%p{at} = getelementptr i64, ptr %words, i64 {at}\n%w{at} = load i64, ptr %p{at}, align 1"
+        for at in range(count)
+    )
+    arguments = "".join(f", i64 %w{at}" for at in range(count))
+    return f"""
+        declare i32 @"{symbol}"(ptr, ptr{", i64" * count})
+        define i64 @"{name}"(ptr %words) {{
+            %result = alloca i64
+            %error = alloca ptr
+            {words}
+            %status = call i32 @"{symbol}"(ptr %result, ptr %error{arguments})
+            %found = load i64, ptr %result
+            %fine = icmp eq i32 %status, 0
+            %answer = select i1 %fine, i64 %found, i64 {_FAILED}
+            ret i64 %answer
+        }}"""
 
 
 def _source_hash() -> str | None:
     """Return a hash of what machine code depends on: all files of the package, since kernels of one are inlined into
-    those of another, numba, and the processor; None inside an archive, where numba cannot cache."""
+    those of another, this file, numba, and the processor; None inside an archive, where numba cannot cache."""
     import llvmlite.binding as llvm
 
     made_by = version("numba"), version("llvmlite"), llvm.get_process_triple()
@@ -144,7 +178,7 @@ def _source_hash() -> str | None:
     paths = sorted(Path(spec.origin).parent.glob("*.py")) if spec is not None and spec.origin else []
     digest = hashlib.sha256("\n".join((*made_by, *cpu)).encode())
     try:
-        for path in paths:
+        for path in (*paths, Path(__file__)):
             source = path.read_bytes()
             digest.update(f"{path.name} {len(source)}\n".encode() + source)
     except OSError:

@@ -17,7 +17,7 @@ from xxhash import xxh64_intdigest
 
 from dredge import compiled
 
-CODES = {"hash_texts": ["symbol", ["uint8"], "00"]}
+CODES = {"hash_texts": [[["uint8", 1, False]], ["00"]]}
 
 
 @pytest.fixture
