@@ -138,13 +138,6 @@ def get_footer(data: bytes, name: str) -> Footer:
     return Footer(metaindex, index)
 
 
-class BlockEntry(NamedTuple):
-    """An entry: the complete key, including its trailer if it has one, and the value."""
-
-    key: bytes
-    value: bytes
-
-
 def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
     """Load a block: verify its checksum and uncompress it."""
     where = f"{place} at {handle}"
@@ -170,8 +163,9 @@ def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
     return raw
 
 
-def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
-    """Yield all entries of a block in order, checking the restart points."""
+def block_entries(block: bytes, name: str, place: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all entries of a block in order, checking the restart points: the complete key, including its trailer if it
+    has one, and the value."""
     if len(block) < 8:
         raise damaged(name, place, f"{len(block)} bytes are too few for a block")
     number = _U32.unpack_from(block, len(block) - 4)[0]
@@ -187,8 +181,9 @@ def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
     key = b""
     while at < end:
         start = at
-        if end - at > 2 and (block[at] | block[at + 1] | block[at + 2]) < 0x80:
-            shared, unshared, size = block[at], block[at + 1], block[at + 2]
+        head = block[at : at + 3]
+        if head.isascii():  # three lengths of a byte each
+            shared, unshared, size = head
             at += 3
         else:
             try:
@@ -207,7 +202,7 @@ def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
             met += 1
         key = key[:shared] + block[at : at + unshared]
         at += unshared
-        yield BlockEntry(key, block[at : at + size])
+        yield key, block[at : at + size]
         at += size
     if met != number and end:
         raise damaged(name, place, f"only {met} of {number} restart points are at an entry")
@@ -294,14 +289,14 @@ def _read_properties(data: bytes, metaindex: Handle, name: str) -> tuple[Handle,
     entries = list(
         block_entries(load_block(data, metaindex, name, "metaindex block"), name, "metaindex block")
     )
-    if [entry.key for entry in entries] != [_PROPERTIES]:
-        names = ", ".join(repr(entry.key) for entry in entries)
+    if [key for key, _ in entries] != [_PROPERTIES]:
+        names = ", ".join(repr(key) for key, _ in entries)
         raise damaged(
             name,
             f"metaindex block at {metaindex}",
             f"has {names or 'nothing'}, not only properties",
         )
-    raw = entries[0].value
+    raw = entries[0][1]
     try:
         handle, at = get_handle(raw, 0, len(raw))
     except ValueError as error:
@@ -310,11 +305,13 @@ def _read_properties(data: bytes, metaindex: Handle, name: str) -> tuple[Handle,
         raise damaged(name, f"metaindex block at {metaindex}", "bytes behind the handle of the properties")
     properties: dict[str, bytes] = {}
     last = b""
-    for entry in block_entries(load_block(data, handle, name, "properties block"), name, "properties block"):
-        if entry.key <= last:
-            raise damaged(name, f"properties block at {handle}", f"{entry.key!r} is out of order")
-        last = entry.key
-        properties[entry.key.decode(errors="surrogateescape")] = entry.value
+    for key, value in block_entries(
+        load_block(data, handle, name, "properties block"), name, "properties block"
+    ):
+        if key <= last:
+            raise damaged(name, f"properties block at {handle}", f"{key!r} is out of order")
+        last = key
+        properties[key.decode(errors="surrogateescape")] = value
     return handle, properties
 
 
