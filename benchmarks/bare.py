@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bare_clients import Client, open_client
 from benchmarks.requests import open_requests
+from dredge.cli import own_process
 from dredge.compiled import kernels
 from dredge.gc.mark_uncommitted.kv_store import URL as KV_URL
 from dredge.hashing import Hashes, hash64
@@ -66,6 +67,7 @@ class Parts:
 
 def main() -> None:
     """Collect once and print the cost."""
+    own_process()  # as the command line
     namespace, repository = sys.argv[1:]
     store = open_client(namespace)
     parts = Parts()

@@ -313,8 +313,8 @@ def run(
 
 
 def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:
-    """Return the ratios to the bare client on the same store: of the steps, and of the whole run with
-    Airflow.
+    """Return the ratios to the bare client on the same store: of the steps, and of the processes from start to
+    end, with Airflow.
     """
     floor = sum(bare["seconds"].values())
     steps = sum(seconds for step, seconds in row["seconds"].items() if step != "session")
@@ -322,5 +322,5 @@ def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:
         "steps": round(steps, 1),
         "bare": round(floor, 1),
         "steps_to_bare": round(steps / floor, 2),
-        "wall_to_bare": round(row["wall"] / floor, 2),
+        "wall_to_bare": round(row["wall"] / bare["wall"], 2),
     }
