@@ -44,8 +44,8 @@ def use_installed_spark(path: list[str] = sys.path) -> None:
     """
     found = PathFinder.find_spec("pyspark", [place for place in path if Path(place).is_dir()])
     if found is not None and found.origin is not None:
-        package = str(Path(found.origin).parent)
-        path[:] = [place for place in path if not place.startswith(package)]
+        package = Path(found.origin).parent
+        path[:] = [place for place in path if not Path(place).is_relative_to(package)]
         sys.path_importer_cache.clear()
 
 

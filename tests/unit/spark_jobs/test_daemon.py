@@ -59,6 +59,7 @@ def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_h
 def test_spark_is_imported_from_its_package_not_from_an_archive_in_it(tmp_path: Path) -> None:
     (package := tmp_path / "pyspark").mkdir()
     (package / "__init__.py").touch()
-    path = [str(package / "pyspark.zip"), str(tmp_path / "other.zip"), str(tmp_path)]
+    others = [str(tmp_path / "pyspark_more.zip"), str(tmp_path)]
+    path = [str(package / "pyspark.zip"), *others]
     daemon_module.use_installed_spark(path)
-    assert path == [str(tmp_path / "other.zip"), str(tmp_path)]
+    assert path == others
