@@ -29,13 +29,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
+from importlib import import_module
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
-from airflow_dredge.spark_jobs.session import close_session, open_session
+from airflow_dredge.spark_jobs.session import close_session, open_session, quiet_pandas_notice
 from dredge.process import environment, is_of_this_user, trim_memory
 from dredge.runs.payload import Json
 from dredge.runs.tasks import TaskFunction, TaskRunner
@@ -176,6 +177,10 @@ def serve(jobs: Mapping[str, Job], address: str, remote: str | None) -> None:
     """Run the application of a run on a socket; `remote` is the URL of a Spark Connect server, or None for
     Spark's driver.
     """
+    if remote is not None:
+        # Before a step imports its own modules beside it: the first tasks wait for the session, and then for workers.
+        quiet_pandas_notice()
+        import_module("pyspark.sql.connect.session")
     session = opening(lambda: open_session("dredge", remote))
     with Listener(address, "AF_UNIX", backlog=_BACKLOG) as listener:
         application = Application(jobs, session)
