@@ -120,7 +120,6 @@ def decode(data, blocks, old_blocks, old, scratch, key, state):
     base, room, last_key = address_of(data), address_of(scratch), address_of(key)
     count = len(blocks) - 1
     block = 0
-    taken = False
     while block < count:
         state[k.BLOCK] = block
         state[k.PLACE] = 0
@@ -131,7 +130,7 @@ def decode(data, blocks, old_blocks, old, scratch, key, state):
             state[k.CODE] = take_blocks(block, after, blocks, old_blocks, old, state)
             if state[k.CODE] != k.OK:
                 return
-            taken, block = True, after
+            block = after
             continue
         before = blocks[block, k.FIRST_ROW] = state[k.ROW]
         start, length = base + blocks[block, k.OFFSET], blocks[block, k.LENGTH]
@@ -153,10 +152,8 @@ def decode(data, blocks, old_blocks, old, scratch, key, state):
         if size < 8:
             state[k.CODE] = k.BAD_RESTARTS
             return
-        # After copied rows the last key is unknown; their order was checked when they were decoded.
-        in_order = state[k.KEY_SIZE] >= 0 and not taken
-        state[k.CODE] = walk_block(raw, size, last_key, in_order, blocks, state)
-        taken = False
+        # After copied rows this compares with the last key before them; their order was checked when they were decoded.
+        state[k.CODE] = walk_block(raw, size, last_key, state[k.KEY_SIZE] >= 0, blocks, state)
         if state[k.CODE] != k.OK:
             return
         if state[k.ROW] == before and count > 1:

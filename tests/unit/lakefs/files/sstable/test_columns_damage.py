@@ -13,7 +13,7 @@ from dredge.kernels import interface as k
 from dredge.lakefs.files.sstable import read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.few import read_strictly
-from dredge.lakefs.files.sstable.layout import checksum
+from dredge.lakefs.files.sstable.layout import Handle, checksum
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.tables import BlockSizes, put_uvarint, put_value, write_table
 from tests.support.lakefs_tables import fixture
@@ -354,19 +354,35 @@ def facts(body: bytes) -> tuple[int, bytes, int, int]:
     return len(entries), entries[-1][0][:-8], keys, values
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["alone", "after an equal range"])
 @pytest.mark.parametrize(
-    "wrong", [(1, 0, 0, 0), (-1, 0, 0, 0), (0, 0, 1, 0), (0, 0, -1, 0), (0, 0, 0, 1), (0, 1, 0, 0)]
+    "wrong",
+    [(1,), (-1,), (-300,), (0, 1), (0, 0, 1), (0, 0, -1), (0, 0, -999), (0, 0, 0, 1)],
 )
-def test_numbers_that_differ_from_the_stated_ones_are_refused(wrong: tuple[int, ...]) -> None:
-    body = blocks_of(write_table(BASE[:5]).data)[0]
-    count, max_key, keys, values = facts(body)
-    last = max_key + b"x" * wrong[1]
-    data = table_of_blocks(
-        [body], [b"x"], count + wrong[0], last, keys + wrong[2] + 8 * wrong[0], values + wrong[3]
-    )
-    for wanted in (("address",), COLUMNS):
-        with pytest.raises(FormatError):
-            read_addresses(data, "x", wanted)
+def test_numbers_that_differ_from_the_stated_ones_are_refused(wrong: tuple[int, ...], before: bool) -> None:
+    bodies = blocks_of(write_table(BASE, sizes=SMALL).data)
+    counts, last_keys, keys, values = zip(*map(facts, bodies), strict=True)
+
+    def table(rows: int = 0, last: int = 0, key_bytes: int = 0, value_bytes: int = 0) -> bytes:
+        stated = sum(counts) + rows, last_keys[-1] + b"x" * last, sum(keys) + key_bytes + 8 * rows
+        return table_of_blocks(bodies, last_keys, *stated, sum(values) + value_bytes)
+
+    files = [*[("a", table())] * before, ("x", table(*wrong))]
+    # More than there is room for must not be written.
+    for wanted, problem in (("address",), ""), (COLUMNS, "more records" if min(wrong) < 0 else ""):
+        with pytest.raises(FormatError, match=rf"^x: .*{problem}"):
+            list(decode_ranges(files, wanted))
+
+
+@pytest.mark.parametrize("named", [(1, 2), (0, 2), (0, 1), (3,), (4, 1, 2)], ids=str)
+def test_data_blocks_that_do_not_fill_the_file_are_refused(named: tuple[int, ...]) -> None:
+    writer = RawWriter("ranges")
+    handles = [writer._write_block(entry_block((0, b"%d" % number + T, V))) for number in range(3)]
+    handles += [Handle(0, 1 << 40), Handle(1 << 40, handles[0].length)]
+    for place, number in enumerate(named):
+        writer._add_handle(b"%d" % place, handles[number])
+    with pytest.raises(FormatError, match=r"^x: data block \d at \d.* contiguous"):
+        read_addresses(writer.finish_as(2, b"2", 18, 6), "x")
 
 
 def test_properties_that_ask_for_more_memory_than_the_file_can_need_are_refused() -> None:
