@@ -375,8 +375,8 @@ class Orchestrator(Tries):
             return self._ask(opened, run)
         if task == "answer":
             return self._answer(opened, run)
-        step = getattr(steps, task)
-        return step(opened) if task in ("mark_uncommitted", "check_limits") else step(opened, self.workers)
+        step, local = getattr(steps, task), {"mark_uncommitted": {"alone": True}, "check_limits": {}}
+        return step(opened, **local[task]) if task in local else step(opened, self.workers)
 
     def _ask(self, opened: steps.Run, run: Orchestrated) -> None:
         try:
