@@ -309,19 +309,21 @@ def growing(run: Run, alone: bool = False) -> Iterator[None]:
     """Add ranges of the default branch to the index of a first run, while the server scans staging within the block;
     for `list_committed`, which finds them by `run.begun`. `alone`: it runs in another process, and finds them in the
     index."""
-    ended = threading.Event()
+    ended, grown = threading.Event(), None
     with at_once() as ask:
         if run.plan.state is None and not run.plan.config.read_kv:
             # Named now: in the thread, another step may be running, whose tries have the same numbers.
             work = partial(grow, run, ended, f"{run.folder.label}-ahead")
             if alone:
-                ask(work)
+                grown = ask(work)
             else:
                 run.begin("list_committed", work)
         try:
             yield
         finally:
             ended.set()
+    if grown is not None:
+        grown.result()
 
 
 def grow(run: Run, ended: threading.Event, label: str) -> Metaranges:
@@ -339,10 +341,10 @@ def grow(run: Run, ended: threading.Event, label: str) -> Metaranges:
         decoded = decode(takewhile(lambda _: not ended.is_set(), files), new, run.keys)
         for number, batch in enumerate(batches(decoded)):
             written.append(write_part(run.state, f"{label}-{number:04d}", batch))
+        if written:
+            index.add(label, written)
     except DredgeError as error:
         log.info("files are read again after the commits: %s", error)
-    if written:
-        index.add(label, written)
     return found
 
 
