@@ -68,7 +68,7 @@ class Safety:
     # the most are held
     identical_places_max: int = 1_000_000
     canary_branches: int = 32
-    canary_objects: int = 20  # canaries of each branch
+    canary_objects: int = 20  # canaries of each branch, more of each of few branches
     staged_rows_plenty: int = 100  # empty staging is suspicious if the last run found so many rows
     # age of an accepted inventory. S3 makes them daily or weekly, within two days.
     inventory_days_max: float = 14

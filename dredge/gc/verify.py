@@ -37,7 +37,7 @@ from dredge.storage.parallel import at_once
 log = logging.getLogger("dredge")
 
 VERIFY = "verify.json"
-# A third is enough: the next mark compares all deletions with all that is live.
+# A third of the branches is enough: the next mark compares all deletions with all that is live.
 _SIZES = Sizes(part=3)
 
 

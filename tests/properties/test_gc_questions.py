@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from dredge.errors import NotFoundError
 from dredge.gc.check_limits import identical
+from dredge.gc.check_limits.canaries import just_before
 from dredge.gc.check_limits.identical import (
     PAGE,
     PAGE_COST,
     Asker,
     BranchQuestions,
-    just_before,
     plan_questions,
 )
 from dredge.hashing import hash64

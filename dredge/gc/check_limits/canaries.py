@@ -6,16 +6,18 @@ a head's ranges and from lists of changes; addresses come from the server's answ
 
 The sample covers the whole key space, with other places in each run:
 
-    committed   random places in the head of each chosen branch: a range weighted by its records, and a record of it;
-                some objects are listed from there
-    staged      random changes among the first ones of each chosen branch, and the changes after those places
-    first       the first objects of each chosen branch
+    committed   two fifths: random places in the head of each chosen branch, a range weighted by its records and a
+                record of it; some objects are listed from there
+    staged      two fifths: some objects listed from random changes among the first ones of each chosen branch, and
+                from changes after the other places
+    first       a fifth: the first objects of each chosen branch
 """
 
 import random
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -44,7 +46,7 @@ _FROM_A_PLACE = 4
 class Sizes:
     """Limits of a sample."""
 
-    part: int = 1  # one in so many of the configured objects
+    part: int = 1  # one in so many of the configured branches
     page: int = 1000  # objects or changes of one request
     # total size of ranges read for their keys; of other ranges only the first and the last key are known, and
     # places between them are guessed
@@ -74,43 +76,49 @@ class _Place:
     amount: int
 
 
-def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
-    """Sample live objects of some branches; the seed and the run's id make the choice repeatable."""
+def sample(
+    run: Run, seed: str, sizes: Sizes = _SIZES, metaranges: Mapping[str, str] | None = None
+) -> list[Canary]:
+    """Sample live objects of some branches; the seed and the run's id make the choice repeatable. `metaranges`: of
+    known commits; the server is asked for those of others."""
     plan = run.plan
     safety = plan.config.safety
     chance = random.Random(f"{plan.run_id}-{seed}")
-    branches = _choose(run, run.client.branches(plan.repository), chance)
+    wanted = max(1, safety.canary_branches // sizes.part)
+    branches = _choose(run, run.client.branches(plan.repository), wanted, chance)
     # Few branches share the samples of the missing ones.
-    each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
-    each = max(1, min(each, 20 * safety.canary_objects) // (3 * sizes.part))
-    places = [_Place(branch.id, "", min(each, sizes.page)) for branch in branches]
-    places += _places(run, branches, each, chance, sizes)
+    each = min(safety.canary_objects * wanted // max(1, len(branches)), 20 * safety.canary_objects)
+    first, others = max(1, each // 5), max(1, 2 * each // 5 // _FROM_A_PLACE)
+    places = [_Place(branch.id, "", min(first, sizes.page)) for branch in branches]
+    places += _places(run, branches, others, chance, sizes, metaranges or {})
     places = list(dict.fromkeys(places))  # a small branch has fewer places than samples
     with at_once() as ask:
-        shown = ask(_spread, lambda place: _list(run, place), places)
-        changed = _changed(run, branches, places, each, chance, sizes.page)
-        answers = _spread(lambda item: _stat(run, *item), changed)
-    listed = zip(places, shown.result(), strict=True)
-    found = [(place.branch, stats) for place, answer in listed for stats in answer]
-    for (branch, _), answer in zip(changed, answers, strict=True):
-        found.extend((branch, stats) for stats in answer)
+        listed = ask(_spread, partial(_list, run), places)
+        changed = _changed(run, branches, places, others, chance, sizes.page)
+        answers = _spread(partial(_list, run), changed)
+    shown = zip([*places, *changed], [*listed.result(), *answers], strict=True)
+    found = [(place.branch, stats) for place, answer in shown for stats in answer]
     return list(_canaries(found, plan.namespace))
 
 
-def _choose(run: Run, branches: Sequence[Ref], chance: random.Random) -> list[Ref]:
-    plan = run.plan
-    main = [branch for branch in branches if branch.id == plan.default_branch]
-    others = [branch for branch in branches if branch.id != plan.default_branch]
-    count = min(len(others), max(0, plan.config.safety.canary_branches - len(main)))
-    return [*main, *chance.sample(others, count)]
+def _choose(run: Run, branches: Sequence[Ref], wanted: int, chance: random.Random) -> list[Ref]:
+    main = [branch for branch in branches if branch.id == run.plan.default_branch]
+    others = [branch for branch in branches if branch.id != run.plan.default_branch]
+    return [*main, *chance.sample(others, min(len(others), max(0, wanted - len(main))))]
 
 
 def _places(
-    run: Run, branches: Sequence[Ref], each: int, chance: random.Random, sizes: Sizes
+    run: Run,
+    branches: Sequence[Ref],
+    each: int,
+    chance: random.Random,
+    sizes: Sizes,
+    known: Mapping[str, str],
 ) -> list[_Place]:
-    commits = list(dict.fromkeys(branch.commit_id for branch in branches))
-    metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
-    distinct = sorted({found for found in metaranges.values() if found})
+    commits = sorted({branch.commit_id for branch in branches} - known.keys())
+    answers = _spread(partial(_metarange_of, run), commits)
+    metaranges = {**known, **dict(zip(commits, answers, strict=True))}
+    distinct = sorted({found for branch in branches if (found := metaranges[branch.commit_id])})
     ranges_of = dict(
         zip(distinct, _spread(lambda found: _ranges_of(run.reader, found), distinct), strict=True)
     )
@@ -179,7 +187,8 @@ def _tables(
 
 def _changed(
     run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random, page: int
-) -> list[tuple[str, str]]:
+) -> list[_Place]:
+    """Places before random changes."""
     repository = run.plan.repository
 
     def changes(branch: str, amount: int, after: str) -> list[Change]:
@@ -199,10 +208,22 @@ def _changed(
                 place for place in places if place.branch == branch.id and place.after > answer[-1].path
             ]
             more += [*behind, _Place(branch.id, answer[-1].path, _FROM_A_PLACE)]
-    behind_places = _spread(lambda place: changes(place.branch, _FROM_A_PLACE, place.after), more)
+    behind_places = _spread(lambda place: changes(place.branch, place.amount, place.after), more)
     for place, answer in zip(more, behind_places, strict=True):
-        found.extend((place.branch, change.path) for change in answer if change.type != "removed")
-    return list(dict.fromkeys(found))
+        paths = [change.path for change in answer if change.type != "removed"]
+        found.extend((place.branch, path) for path in paths[:1])
+    return [_Place(branch, just_before(path), _FROM_A_PLACE) for branch, path in dict.fromkeys(found)]
+
+
+def just_before(path: str) -> str:
+    """A string before a path in sort order, with no realistic path between them."""
+    head, last = path[:-1], ord(path[-1])
+    if last == 0:
+        return head
+    before = last - 1
+    if 0xD800 <= before <= 0xDFFF:
+        before = 0xD7FF
+    return f"{head}{chr(before)}\U0010ffff"
 
 
 def _list(run: Run, place: _Place) -> list[ObjectStats]:
@@ -210,13 +231,6 @@ def _list(run: Run, place: _Place) -> list[ObjectStats]:
         return run.client.objects(run.plan.repository, place.branch, place.after, place.amount)
     except NotFoundError:
         return []  # the branch was deleted meanwhile
-
-
-def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
-    try:
-        return [run.client.stat(run.plan.repository, branch, path)]
-    except NotFoundError:
-        return []  # removed since
 
 
 def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Iterable[Canary]:

@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.gc.check_limits.canaries import just_before
 from dredge.gc.check_limits.holds import (
     HOLD_COLUMNS,
     NO_ANSWER,
@@ -233,17 +234,6 @@ class Asker:
         with self._lock:
             for row in rows:
                 self._answers.unanswered[row] = code
-
-
-def just_before(path: str) -> str:
-    """A string before a path in sort order, with no realistic path between them."""
-    head, last = path[:-1], ord(path[-1])
-    if last == 0:
-        return head
-    before = last - 1
-    if 0xD800 <= before <= 0xDFFF:
-        before = 0xD7FF
-    return f"{head}{chr(before)}\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,16 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         candidates = record.input(SubtractOutput).counts["candidates_objects"]
         begun = run.begun(CheckLimitsOutput.STEP) if candidates else None
         with at_once() as ask:  # canaries need no results of this step
-            sample = begun or ask(lambda: canaries.sample(run, CheckLimitsOutput.STEP) if candidates else [])
+            sample = begun or ask(lambda: _sample(run, record) if candidates else [])
             _check(run, runner or LocalRunner(), record, owner, sample)
 
     return run.step(CheckLimitsOutput, check, ahead=owner)
+
+
+def _sample(run: Run, record: StepRecord) -> list[Canary]:
+    heads = run.folder.read_part(record.input(ListCommittedOutput).branches)
+    known = zip(heads["commit_id"].to_pylist(), heads["metarange_id"].to_pylist(), strict=True)
+    return canaries.sample(run, CheckLimitsOutput.STEP, metaranges=dict(known))
 
 
 def _check(

@@ -121,7 +121,8 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord, read: _Read) -> None
         from dredge.gc.check_limits import canaries  # needs this package
 
         # The mark has read its inputs. Branches that move later are read by the re-check.
-        run.begin("check_limits", partial(canaries.sample, run, "check_limits"))
+        known = dict(active.metaranges)
+        run.begin("check_limits", partial(canaries.sample, run, "check_limits", metaranges=known))
     expired_commits = active.expired
     expired = find_expired(expired_commits, named, ranges.keys(), history.expired, tuning.explain_ranges_max)
     roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)

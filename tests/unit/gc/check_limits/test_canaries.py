@@ -3,6 +3,7 @@
 import random
 import re
 import string
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -34,11 +35,35 @@ def test_canaries_of_many_changes_come_from_behind_the_first_page_too() -> None:
     world.lake.commit()
     for number in range(0, 1000, 2):
         world.upload(f"table/year=2026/month=01/part-{number:05d}", b"new %d" % number)
-    served = world.served()
-    world.client.objects = lambda *_, **__: []  # type: ignore[method-assign]
+    served, ask = world.served(), world.client.objects
+
+    def of_changes_only(repository: str, ref: str, after: str, amount: int) -> list[ObjectStats]:
+        return ask(repository, ref, after, amount) if after.endswith("\U0010ffff") else []
+
+    world.client.objects = of_changes_only  # type: ignore[method-assign,assignment]
     samples = canaries.sample(world.plan(), "check_limits", Sizes(page=100))
     assert len(tenths({sample.path for sample in samples})) >= 5
     assert all(served[sample.path] == sample.address for sample in samples)
+
+
+def test_each_branch_shows_as_many_objects_as_configured_staged_ones_among_them() -> None:
+    world = skewed_world(100)
+    head = world.lake.commit().id
+    names = ["main", "b0", "b1"]
+    for name in names:
+        if name != "main":
+            world.lake.catalog.branches.create_branch("lake", name, "main")
+        for number in range(50):
+            world.upload(f"{name}/{number:02d}", f"{name} {number}".encode(), name)
+    run = world.plan(safety={"canary_branches": 3, "canary_objects": 20})
+    metarange = world.client.commit("lake", head).metarange_id
+    asked: Counter[str] = Counter()
+    world.client.before = lambda name, _: asked.update([name])
+    found = canaries.sample(run, "check_limits", metaranges={head: metarange})
+    assert asked == {"branches": 1, "changes": 3, "objects": 3 * 5}
+    staged = Counter(canary.branch for canary in found if canary.path.startswith(f"{canary.branch}/"))
+    assert len(found) >= 20
+    assert all(staged[name] >= 4 for name in names)
 
 
 def test_branches_that_go_meanwhile_give_no_canaries() -> None:

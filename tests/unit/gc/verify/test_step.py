@@ -57,7 +57,7 @@ def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All sampled living objects are compared with the ledger, which costs no request."""
-    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_, **__: [])
     monkeypatch.setattr(verify, "_LOOKS", 0)
     world, _, _ = busy_world()
     context = world.plan(verify_sample_size=0)
