@@ -21,6 +21,8 @@ _ROUND = 32
 _GAIN, _LOSS = 0.2, 0.9
 # The processor is busy, or the server near: more requests would bring no more answers.
 _BUSY, _NEAR_SECONDS = 0.8, 0.005
+# Requests to a near server that a thread makes in a row: handing over each alone takes half as long as the request.
+_IN_A_ROW = 8
 _REFUSED_ONCE_SECONDS = 1.0
 
 
@@ -38,6 +40,7 @@ class InFlight:
         used: Callable[[], float] = lambda: time.process_time(),
     ) -> None:
         self.size = size
+        self.is_near = False
         self.refusals = 0
         self.clock, self.used = clock, used
         self._refused_at = float("-inf")
@@ -88,6 +91,7 @@ class _Rounds:
         flight, answers = self._flight, max(_ROUND, self._size)
         spent = flight.clock() - self._clock
         is_far = spent > 0 and self._least >= _NEAR_SECONDS
+        flight.is_near = not is_far
         busy = (flight.used() - self._used) / spent if is_far else 1.0
         self._plan.send((answers / spent if spent > 0 else 0.0, busy))
         self._begin(filling=flight.size != self._size)
@@ -129,8 +133,8 @@ def ordered_map[T, R](
 ) -> Iterator[R]:
     """Apply `fn` in threads and yield the results in the order of `items`.
 
-    At most `concurrency` results are in memory in addition to the current one. The first error ends the iteration, and
-    items that have not started are dropped.
+    At most `concurrency` results, of a near server as many rows of them, are in memory in addition to the current one.
+    The first error ends the iteration, and items that have not started are dropped.
     """
     if isinstance(concurrency, InFlight):
         return _ordered(fn, items, concurrency)
@@ -194,31 +198,48 @@ def _ordered[T, R](
         yield from map(fn, items)
         return
 
-    def timed(item: T) -> tuple[R, float]:
-        begun = flight.clock()
-        return fn(item), flight.clock() - begun
+    ended = False
+
+    def ask(row: Sequence[T]) -> tuple[list[tuple[R, float]], BaseException | None]:
+        found: list[tuple[R, float]] = []
+        try:
+            for item in row:
+                if ended:
+                    break
+                begun = flight.clock()
+                found.append((fn(item), flight.clock() - begun))
+        except BaseException as error:
+            return found, error
+        return found, None
 
     with ExitStack() as pools:
-        running: deque[Future[tuple[R, float]]] = deque()
+        running: deque[Future[tuple[list[tuple[R, float]], BaseException | None]]] = deque()
         rounds = _Rounds(flight)
-        threads = 0
+        threads = at = 0
         try:
-            for item in items:
-                while len(running) >= (most := min(flight.size, fitting())):
-                    found, seconds = running.popleft().result()
-                    yield found
-                    if measured and most == flight.size:
-                        rounds.answered(seconds)
-                # A pool starts a thread for each item until it is full, even if the others wait. Each pool is twice
-                # the one before, as the number may grow by one a round.
-                if threads < min(most, len(items)):
-                    threads = min(max(most, 2 * threads), len(items))
-                    pool = pools.enter_context(
-                        ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
+            while at < len(items) or running:
+                most = min(flight.size, fitting())
+                while at < len(items) and len(running) < most:
+                    # A pool starts a thread for each row until it is full, even if the others wait. Each pool is twice
+                    # the one before, as the number may grow by one a round.
+                    if threads < min(most, len(items)):
+                        threads = min(max(most, 2 * threads), len(items))
+                        pool = pools.enter_context(
+                            ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
+                        )
+                    row = (
+                        min(_IN_A_ROW, fitting() // most, (len(items) - at) // most) if flight.is_near else 1
                     )
-                running.append(pool.submit(timed, item))
-            while running:
-                yield running.popleft().result()[0]
+                    running.append(pool.submit(ask, items[at : at + max(1, row)]))
+                    at += max(1, row)
+                found, error = running.popleft().result()
+                for result, seconds in found:
+                    yield result
+                    if measured and at < len(items) and most == flight.size:
+                        rounds.answered(seconds)
+                if error is not None:
+                    raise error
         finally:
+            ended = True
             for future in running:
                 future.cancel()

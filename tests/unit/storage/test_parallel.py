@@ -1,11 +1,13 @@
 """Requests in flight: as many as keep a server busy, fewer after refusals, and bounded where objects are large."""
 
+import itertools
+import threading
 import time
 from collections import deque
 
 import pytest
 
-from dredge.storage.parallel import MOST, InFlight, _Rounds, get_ahead
+from dredge.storage.parallel import MOST, InFlight, _Rounds, get_ahead, ordered_map
 
 SMALL, LARGE = b"x" * 100, bytes(20 << 20)
 
@@ -25,6 +27,32 @@ def test_few_large_objects_behind_many_small_ones_are_in_memory() -> None:
         time.sleep(0.001 if number >= 500 else 0)  # slower than the reading
         yielded = number + 1
     assert max(ahead) <= MOST + 2
+
+
+@pytest.mark.parametrize("is_near", [False, True])
+def test_results_before_an_error_come_in_order_and_few_items_start_after_it(is_near: bool) -> None:
+    flight, asked = InFlight(4), list[int]()
+    flight.is_near = is_near
+
+    def ask(item: int) -> int:
+        asked.append(item)
+        if item == 100:
+            raise ValueError
+        return item
+
+    found = list[int]()
+    with pytest.raises(ValueError):
+        found.extend(ordered_map(ask, range(1000), flight))
+    assert found == list(range(100))
+    assert len(asked) == len(set(asked)) < 200
+
+
+def test_a_thread_makes_eight_requests_to_a_near_server_in_a_row() -> None:
+    flight, threads = InFlight(4), dict[int, int]()
+    flight.is_near = True
+    list(ordered_map(lambda item: threads.setdefault(item, threading.get_ident()), range(200), flight))
+    rows = itertools.batched((threads[item] for item in range(80)), 8)
+    assert [len({*row}) for row in rows] == [1] * 10
 
 
 class Server:
@@ -66,6 +94,7 @@ def test_as_many_requests_are_in_flight_as_bring_more_answers(
     server = Server(wait, work, servers)
     server.answer(2000)
     assert least <= server.flight.size <= most
+    assert server.flight.is_near == (wait < 0.005)
 
 
 def test_more_requests_bring_more_answers_at_a_latency() -> None:
