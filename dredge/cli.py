@@ -67,14 +67,14 @@ class NoPandas:
 
 
 def own_process() -> None:
-    """Set up a process without other code: pandas is hidden, freed memory is returned, and cycles are searched for
-    rarely, and not at its end."""
-    from dredge.process import return_freed_memory, search_few_cycles
+    """Set up a process without other code: pandas is hidden, libraries are set up, and cycles are searched for rarely,
+    and not at its end."""
+    from dredge.process import search_few_cycles, set_up_libraries
 
     search_few_cycles()
     atexit.register(gc.freeze)  # else the interpreter searches all modules several times before it ends
     sys.meta_path.insert(0, NoPandas)
-    return_freed_memory()
+    set_up_libraries()
 
 
 def _serve() -> click.Command:

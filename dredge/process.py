@@ -38,9 +38,11 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 _MALLOC = ((-8, 2), (-1, 1 << 22), (-3, 1 << 20))
 
 
-def return_freed_memory() -> None:
-    """Have freed memory returned to the system, where the C library can: for a process with many threads that has not
-    imported pyarrow."""
+def set_up_libraries() -> None:
+    """Have freed memory returned to the system, where the C library can, and no threads started for algebra: for a
+    process with many threads that has not imported numpy and pyarrow."""
+    # Read at numpy's import: its thread on each other processor waits for work for 0.1 s of processor time.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Read at pyarrow's import: its own allocator keeps 200 MiB of a listing.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with suppress(OSError, AttributeError):

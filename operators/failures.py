@@ -22,7 +22,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.process import return_freed_memory, search_few_cycles, trim_memory
+from dredge.process import search_few_cycles, set_up_libraries, trim_memory
 from dredge.runs.failures import defect
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 @functools.cache
 def _own_process() -> None:
     """Set up the process of a task, once: `dag.test()` runs more than one task in a process."""
-    return_freed_memory()
+    set_up_libraries()
     search_few_cycles()
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from dredge.process import return_freed_memory, trim_memory
+from dredge.process import set_up_libraries, trim_memory
 
 MODULE = "airflow_dredge.spark_jobs.daemon"
 #: No threads beside the one that forks: Arrow's own allocators and BLAS would start some. The system's returns freed
@@ -102,7 +102,7 @@ def main(load: Callable[[], None] = load_for_workers, check_seconds: float = CHE
     """Import, then run Spark's own daemon."""
     for name, value in WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
-    return_freed_memory()
+    set_up_libraries()
     use_installed_spark()
     # Spark reads the daemon's port from stdout. A task will report an import error.
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(Exception):
