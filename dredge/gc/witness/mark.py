@@ -80,7 +80,7 @@ class Witnesses:
         with at_once() as ask:  # commits are read
             repository_read = ask(run.client.repository, run.plan.repository)
             ids = ask(compare_ids, Site.of_run(run))
-            listed = ask(list_tables, run.reader)
+            listed = ask(list_tables, run.reader, len({*active.metaranges.values()}))
             owns = owner.check_owner(run, record)
         # The owner's marks are no evidence about another server's commits.
         past = self.read.result() if owns else Past()
@@ -117,7 +117,8 @@ class Witnesses:
         """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of
         the read ranges."""
         run, self._past = self.run, self.read.result()
-        files = demand_metaranges(run, list_tables(run.reader), active.metaranges.values(), log.warning)
+        listed = list_tables(run.reader, len({*active.metaranges.values()}))
+        files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
         return self._find_unnamed(_shown_commits(active), ranges, files).metaranges
 
     def _find_unnamed(self, shown: Mapping[str, str], ranges: Collection[str], files: Files) -> Unnamed:
@@ -294,7 +295,7 @@ def demand_metaranges(
             f"{len(sought.back):,} files of {METADATA}, deleted by collections of metadata and used by active commits,"
             f" were restored, such as {sought.back[0]}"
         )
-        files = list_tables(run.reader)
+        files = list_tables(run.reader, len(wanted))
     if missing := sorted(wanted - files.keys()):
         raise RefusedError(
             f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"

@@ -127,11 +127,16 @@ type Files = dict[str, ObjectInfo]
 METADATA = "_lakefs/"  # their folder
 DUMP, DAMAGED = "refs dump", "damaged"
 _TAIL_BYTES = 64 * 1024
+_DIGITS = "0123456789abcdef"
+_PAGE = 1000
 
 
-def list_tables(reader: ObjectReader) -> Files:
-    """List range and metarange files and those of refs dumps, which have equal names."""
-    found = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
+def list_tables(reader: ObjectReader, at_least: int = 0) -> Files:
+    """List range and metarange files and those of refs dumps, which have equal names. `at_least`: so many are known to
+    be there; those of several pages are listed by the first digits of their names, side by side."""
+    beginnings = _DIGITS if at_least >= _PAGE else ("",)
+    levels = ordered_map(lambda beginning: reader.list_level(METADATA + beginning), beginnings)
+    found = ((info.key.removeprefix(METADATA), info) for level in levels for info in level.objects)
     return {name: info for name, info in found if is_table_id(name)}
 
 
