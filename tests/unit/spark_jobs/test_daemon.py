@@ -44,6 +44,27 @@ def test_a_daemon_with_a_worker_stays(daemon: subprocess.Popen[bytes]) -> None:
     daemon.wait(30)  # and once the worker has gone, it ends
 
 
+def test_a_worker_acknowledges_messages_of_a_used_connection_at_once() -> None:
+    seen = []
+
+    def work(connection: socket.socket, authenticated: bool) -> int:
+        is_tcp = connection.family == socket.AF_INET
+        at_once = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) if is_tcp else None
+        seen.append((at_once, authenticated))
+        return 7
+
+    worker = daemon_module.acknowledge_at_once(work)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        connection, _ = server.accept()
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            assert worker(connection, True) == 7
+    local, other = socket.socketpair()
+    with local, other:
+        assert worker(local, False) == 7
+    assert seen == [(1, True), (None, False)]
+
+
 def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_hang_after_a_fork() -> None:
     program = (
         "import os, sys; from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers(); m = {*sys.modules};"
