@@ -37,6 +37,7 @@ from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session, quiet_pandas_notice
+from dredge.gc import steps
 from dredge.process import environment, is_of_this_user, trim_memory
 from dredge.runs.payload import Json
 from dredge.runs.tasks import TaskFunction, TaskRunner
@@ -145,6 +146,10 @@ class Application:
         self._settle(goes_on=code == 0 and not self.is_over)
         with suppress(OSError):
             _say(task, {"code": code, "said": said})
+        if not self._ending and hasattr(steps, step):
+            # The tasks in between run elsewhere: the next steps find their modules imported.
+            for name in self._jobs:
+                getattr(steps, name, None)
 
     def _step(self, step: str, run_uri: str) -> None:
         check_run_uri(run_uri)

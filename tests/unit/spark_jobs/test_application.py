@@ -36,11 +36,11 @@ def test_who_watches_a_task_never_reads_what_the_next_one_asks(
     monkeypatch.setattr(application, "_stop_when_gone", watch_late)
     monkeypatch.setattr(application, "open_session", lambda *_: object())
     monkeypatch.setattr(application, "close_session", lambda *_: None)
-    jobs = {"quick": Job(nothing), "last": Job(nothing).ending()}
+    jobs = {"quick": Job(nothing), "slice_listing": Job(nothing), "last": Job(nothing).ending()}
     address = tmp_path / "s"
     served = threading.Thread(target=application.serve, args=(jobs, str(address), "sc://h"), daemon=True)
     served.start()
-    for step in ("quick", "quick", "quick", "last"):
+    for step in ("quick", "slice_listing", "quick", "last"):
         with connected(address) as line:
             assert json.loads(line.recv_bytes())["free"]
             if step == "last":
