@@ -53,7 +53,6 @@ from dredge.gc.check_limits.places import (
     Places,
     find_heads,
     find_places,
-    heads_of_the_mark,
     read_heads,
     weigh,
 )
@@ -377,7 +376,7 @@ def _ask(
     run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, where: str = CheckLimitsOutput.STEP
 ) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
-    contents = read_heads(run, heads_of_the_mark(run, record.input(ListCommittedOutput)))
+    contents = read_heads(run, record.input(ListCommittedOutput))
     places = find_places(run, runner, record, wanted.sizes, contents, where)
     heads = find_heads(contents, places)
     no_path = _sizes_without_path(places)

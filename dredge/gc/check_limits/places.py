@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
-from dredge.gc.index.ranges import HeadEntries, decode_entries, get_files, read_facts, read_files
+from dredge.gc.index.ranges import HeadEntries, Metaranges, decode_entries, get_files, read_facts, read_files
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
@@ -32,6 +32,8 @@ SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
 _JOB_RANGES = 64
+# Ranges that all metaranges of a mark name together, at most, to take them from its tables.
+_NAMED_MAX = 1 << 24
 # Page limit of lakeFS.
 PAGE = 1000
 # Cost of a page, in questions about a single path.
@@ -307,38 +309,37 @@ class Head:
         return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
 
 
-def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[str, str]]:
-    """Branches with the metaranges of all their heads since staging was read."""
-    table = run.folder.read_part(committed.branches)
-    return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
-
-
 @dataclass(frozen=True, slots=True)
 class HeadRanges:
     """A metarange with its branches."""
 
     branches: list[str]
-    ids: Sequence[str]  # of the ranges of all heads
+    ids: Sequence[str]  # of the ranges of all heads, and of others
     rows: npt.NDArray[np.int32]  # of its ranges in `ids`, in key order
     starts: Numbers  # rank of the first entry of each range
     count: int  # of entries
 
 
-def read_heads(run: Run, seen: Iterable[tuple[str, str]]) -> list[HeadRanges]:
-    """Read the metaranges of branches."""
+def read_heads(run: Run, committed: ListCommittedOutput, named_max: int = _NAMED_MAX) -> list[HeadRanges]:
+    """Read the ranges of branches: of all their heads since staging was read."""
+    table = run.folder.read_part(committed.branches)
     branches: dict[str, list[str]] = defaultdict(list)
+    seen = zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True)
     for branch, metarange in dict.fromkeys(seen):
         if metarange:
             branches[metarange].append(branch)
-    found = read_files(run.reader, sorted(branches))
+    if committed.metaranges.rows * committed.named_ranges.rows <= named_max:
+        tables = run.folder.read_parts([committed.named_ranges, committed.metaranges])
+        found = Metaranges.from_tables(*tables)
+    else:  # a history that fills the memory: only those of heads, from their files
+        found = read_files(run.reader, sorted(branches))
     ids = list(found.ranges)
     counts = np.array([facts.count for facts in found.ranges.values()], np.int64)
     heads = []
-    for metarange, rows in found.named.items():
+    for metarange, names in sorted(branches.items()):
+        rows = found.named[metarange]
         ends = np.cumsum(counts[rows])
-        heads.append(
-            HeadRanges(branches[metarange], ids, rows, ends - counts[rows], int(ends[-1]) if len(rows) else 0)
-        )
+        heads.append(HeadRanges(names, ids, rows, ends - counts[rows], int(ends[-1]) if len(rows) else 0))
     return heads
 
 

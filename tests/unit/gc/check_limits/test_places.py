@@ -16,8 +16,10 @@ from dredge.gc.check_limits.places import (
     HeadRanges,
     _Costs,
     _Found,
+    read_heads,
     weights_of,
 )
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
 from tests.support.gc import make_world
@@ -52,6 +54,23 @@ def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
     assert context.plan.mode == "optimized"
     assert again in world.data()
     assert orphan not in world.data()
+
+
+def test_heads_have_the_same_ranges_in_the_tables_of_the_mark_and_in_their_files() -> None:
+    world = make_world()
+    many(world, 40)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "other", source="main")
+    world.commit("only there", b"content", branch="other")
+    run = world.collected()
+    summary = run.folder.read_summary(ListCommittedOutput.STEP)
+    assert summary is not None
+    committed = ListCommittedOutput.of(summary)
+    found = [
+        [(head.branches, [head.ids[row] for row in head.rows], *head.starts, head.count) for head in heads]
+        for heads in (read_heads(run, committed), read_heads(run, committed, named_max=0))
+    ]
+    assert found[0] == found[1]
+    assert sorted(name for names, *_ in found[0] for name in names) == ["main", "other"]
 
 
 def rows(range_id: str, *sizes: int) -> pa.Table:
