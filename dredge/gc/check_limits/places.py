@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 )
 _JOB_RANGES = 64
 # Ranges that all metaranges of a mark name together, at most, to take them from its tables.
-_NAMED_MAX = 1 << 24
+_NAMED_MAX = 1 << 22
 # Page limit of lakeFS.
 PAGE = 1000
 # Cost of a page, in questions about a single path.
