@@ -195,6 +195,9 @@ def _ids_in(
     if not texts and not frames:
         return set()
     root, view = buffer.root(), memoryview(buffer.data)
+    for start, count in texts:
+        if bytes(view[start + count : start + count + 1]) != b"\0":  # its length is damaged
+            raise buffer.fail("location without a zero after it", start)
     plain = (view[start : start + count] for start, count in texts)
     packed = (view[start : start + count] for start, count in frames)
     dictionary, algorithm = root.bytes_of(_DICTIONARY), root.number(_ALGORITHM, 1)

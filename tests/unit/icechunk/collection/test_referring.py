@@ -108,9 +108,10 @@ def test_a_snapshot_that_was_released_there_still_counts(spec: int, v2: Repo, tm
     assert chunk in objects(v2.folder)["chunks"]
 
 
-def test_a_damaged_manifest_there_stops_the_run_or_names_the_chunk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", range(4))  # zeros behind the location
+def test_a_damaged_manifest_there_stops_the_run_or_names_the_chunk(more: int, tmp_path: Path) -> None:
     chunk = "3R7FJN4YQQ7RAN7YXZ8G"
-    other = refer(tmp_path / "other", tmp_path / "repo" / "chunks" / chunk)
+    other = refer(tmp_path / "other", tmp_path / ("repo" + "x" * more) / "chunks" / chunk)
     (path,) = (other.folder / "manifests").iterdir()
     opened = open_file(path.read_bytes(), path.name, FileType.MANIFEST)
     for bit in range(opened.body.index(b"file:") * 8):
