@@ -180,7 +180,7 @@ def map_ahead[T, R](
     sizes = count = 0
 
     def fitting() -> int:
-        return max(2, AHEAD_BYTES * count // max(1, sizes)) if count >= _UNKNOWN else _UNKNOWN
+        return max(2, min(MOST, AHEAD_BYTES * count // max(1, sizes))) if count >= _UNKNOWN else _UNKNOWN
 
     for found in _ordered(fn, items, flight, fitting):
         sizes, count = sizes + size(found), count + 1

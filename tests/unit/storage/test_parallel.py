@@ -12,17 +12,20 @@ from dredge.storage.parallel import MOST, InFlight, _Rounds, get_ahead, ordered_
 SMALL, LARGE = b"x" * 100, bytes(20 << 20)
 
 
-def test_few_large_objects_behind_many_small_ones_are_in_memory() -> None:
+@pytest.mark.parametrize("is_near", [False, True])
+def test_few_large_objects_behind_many_small_ones_are_in_memory(is_near: bool) -> None:
     keys = [str(number) for number in range(1000)]
     begun, yielded = list[str](), 0
     ahead = list[int]()
+    flight = InFlight(MOST if is_near else 16)  # a near server beside a distant one has its number
+    flight.is_near = is_near
 
     def get(key: str) -> bytes:
         begun.append(key)
         ahead.append(len(begun) - yielded)
         return SMALL if int(key) < 500 else LARGE
 
-    for number, (key, data) in enumerate(get_ahead(get, keys, InFlight())):
+    for number, (key, data) in enumerate(get_ahead(get, keys, flight)):
         assert (key, len(data)) == (keys[number], len(SMALL if number < 500 else LARGE))
         time.sleep(0.001 if number >= 500 else 0)  # slower than the reading
         yielded = number + 1
