@@ -133,8 +133,8 @@ _PAGE = 1000
 
 def list_tables(reader: ObjectReader, at_least: int = 0) -> Files:
     """List range and metarange files and those of refs dumps, which have equal names. `at_least`: so many are known to
-    be there; those of several pages are listed by the first digits of their names, side by side."""
-    beginnings = _DIGITS if at_least >= _PAGE else ("",)
+    be there; several pages of a remote store are listed by the first digits of names, side by side."""
+    beginnings = _DIGITS if at_least >= _PAGE and reader.is_remote else ("",)
     levels = ordered_map(lambda beginning: reader.list_level(METADATA + beginning), beginnings)
     found = ((info.key.removeprefix(METADATA), info) for level in levels for info in level.objects)
     return {name: info for name, info in found if is_table_id(name)}
