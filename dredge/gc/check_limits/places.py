@@ -351,9 +351,10 @@ def weights_of(contents: Sequence[HeadRanges]) -> pa.Table:
     for head in contents:
         branches[head.rows] += len(head.branches)
         reached[head.rows] = np.maximum(reached[head.rows], _reach(head))
-    return pa.table(
+    rows = pa.table(
         {"range_id": pa.array(ids, pa.string()), "branches": branches, "share": PAGE_COST / reached}
     )
+    return rows.filter(pa.array(branches > 0))  # the mark's tables name ranges of other commits, too
 
 
 def _reach(head: HeadRanges) -> Numbers:

@@ -59,17 +59,21 @@ def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
 def test_heads_have_the_same_ranges_in_the_tables_of_the_mark_and_in_their_files() -> None:
     world = make_world()
     many(world, 40)
+    world.commit("many/00000", b"changed")  # no head has the range of the first commit
     world.lake.catalog.branches.create_branch(world.lake.repository, "other", source="main")
     world.commit("only there", b"content", branch="other")
     run = world.collected()
     summary = run.folder.read_summary(ListCommittedOutput.STEP)
     assert summary is not None
     committed = ListCommittedOutput.of(summary)
+    sources = [read_heads(run, committed), read_heads(run, committed, named_max=0)]
     found = [
         [(head.branches, [head.ids[row] for row in head.rows], *head.starts, head.count) for head in heads]
-        for heads in (read_heads(run, committed), read_heads(run, committed, named_max=0))
+        for heads in sources
     ]
     assert found[0] == found[1]
+    of_tables, of_files = (weights_of(heads).sort_by("range_id").to_pylist() for heads in sources)
+    assert of_tables == of_files
     assert sorted(name for names, *_ in found[0] for name in names) == ["main", "other"]
 
 
