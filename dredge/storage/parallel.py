@@ -227,11 +227,11 @@ def _ordered[T, R](
                         pool = pools.enter_context(
                             ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
                         )
-                    row = (
-                        min(_IN_A_ROW, fitting() // most, (len(items) - at) // most) if flight.is_near else 1
-                    )
-                    running.append(pool.submit(ask, items[at : at + max(1, row)]))
-                    at += max(1, row)
+                    row = 1
+                    if flight.is_near:
+                        row = max(1, min(_IN_A_ROW, fitting() // most, (len(items) - at) // most))
+                    running.append(pool.submit(ask, items[at : at + row]))
+                    at += row
                 found, error = running.popleft().result()
                 for result, seconds in found:
                     yield result
