@@ -38,17 +38,25 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 _MALLOC = ((-8, 2), (-1, 1 << 22), (-3, 1 << 20))
 
 
+# Read when numpy and pyarrow are imported.
+_LIBRARIES = {
+    # numpy's thread on each other processor would wait for work for 0.1 s of processor time.
+    "OPENBLAS_NUM_THREADS": "1",
+    # Arrow's own allocators keep 200 MiB of a listing, and one of them starts a thread.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
+
 def set_up_libraries() -> None:
-    """Have freed memory returned to the system, where the C library can, and no threads started for algebra: for a
-    process with many threads that has not imported numpy and pyarrow."""
-    # Read at numpy's import: its thread on each other processor waits for work for 0.1 s of processor time.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Read at pyarrow's import: its own allocator keeps 200 MiB of a listing.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    """Have freed memory returned to the system, where the C library can, and no threads started by libraries: for a
+    process with many threads, or one that forks, that has not imported numpy and pyarrow."""
+    for name, value in _LIBRARIES.items():
+        os.environ.setdefault(name, value)
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        for option, value in _MALLOC:
-            library.mallopt(option, value)
+        for option, number in _MALLOC:
+            library.mallopt(option, number)
 
 
 def trim_memory() -> None:

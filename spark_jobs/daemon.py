@@ -25,14 +25,6 @@ from pathlib import Path
 from dredge.process import set_up_libraries, trim_memory
 
 MODULE = "airflow_dredge.spark_jobs.daemon"
-#: No threads beside the one that forks: Arrow's own allocators and BLAS would start some. The system's returns freed
-#: memory as well.
-WITHOUT_THREADS = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-
 #: Seconds between two checks. Spark itself ends a worker after a minute without a task.
 CHECK_SECONDS = 10.0
 
@@ -113,9 +105,7 @@ def acknowledge_at_once(work: Callable[[socket.socket, bool], int]) -> Callable[
 
 def main(load: Callable[[], None] = load_for_workers, check_seconds: float = CHECK_SECONDS) -> None:
     """Import, then run Spark's own daemon."""
-    for name, value in WITHOUT_THREADS.items():
-        os.environ.setdefault(name, value)
-    set_up_libraries()
+    set_up_libraries()  # no threads beside the one that forks
     use_installed_spark()
     # Spark reads the daemon's port from stdout. A task will report an import error.
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(Exception):

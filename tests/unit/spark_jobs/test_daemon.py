@@ -1,6 +1,5 @@
 """A daemon without workers ends by itself, and never one that has any."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -67,13 +66,11 @@ def test_a_worker_acknowledges_messages_of_a_used_connection_at_once() -> None:
 
 def test_what_workers_share_is_loaded_without_threads_and_without_clients_that_hang_after_a_fork() -> None:
     program = (
-        "import os, sys; from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers(); m = {*sys.modules};"
+        "import os, sys; from dredge.process import set_up_libraries; set_up_libraries();"
+        "from airflow_dredge.spark_jobs import daemon; daemon.load_for_workers(); m = {*sys.modules};"
         "print(len(os.listdir('/proc/self/task')), {'botocore.client', 'pyspark.worker'} <= m, 'obstore' in m)"
     )
-    env = os.environ | daemon_module.WITHOUT_THREADS
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env
-    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["1", "True", "False"]
 
 
