@@ -50,6 +50,7 @@ _TOKEN = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
 _TRUNCATED = re.compile(rb"<IsTruncated>\s*true\s*</IsTruncated>", re.IGNORECASE)
 _COUNT = re.compile(rb"<KeyCount>(\d+)</KeyCount>")
 _URL_CODED = re.compile(rb"<EncodingType>\s*url\s*</EncodingType>", re.IGNORECASE)
+_SAID = (b"<IsTruncated>", b"<EncodingType>", b"<KeyCount>")
 _CODE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ENTITIES = {
     "&quot;": '"',
@@ -101,19 +102,24 @@ class Pages:
     def __iter__(self) -> Iterator[Page]:
         token: str | None = None
         while True:
-            xml = self.fetch(token)
-            before, token = token, next_token(xml, self._what)
-            if token is not None and token == before:
+            page = parse_page(self.fetch(token), self._what)
+            if token is not None and token == page.next_token:
                 raise FormatError(
                     f"{self._what}: the server repeats a continuation token, so the listing never ends"
                 )
-            yield parse_page(xml, self._what)
-            if token is None:
+            yield page
+            if (token := page.next_token) is None:
                 return
 
 
-def next_token(xml: bytes, what: str) -> str | None:
-    """Token of the next page; None on the last page."""
+def _around_rows(xml: bytes) -> bytes:
+    """A page without its objects, if all else is before or after them: to search them takes as long as to read them."""
+    first, last = xml.find(_CONTENTS), xml.rfind(_CONTENTS)
+    around = xml[:first] + xml[last:] if first >= 0 else xml
+    return around if all(name in around for name in _SAID) else xml
+
+
+def _next_token(xml: bytes, what: str) -> str | None:
     if _TRUNCATED.search(xml) is None:
         return None
     found = _TOKEN.search(xml)
@@ -128,14 +134,15 @@ def parse_page(xml: bytes, what: str) -> Page:
     folders = _FOLDER.findall(xml) if _PREFIXES in xml else []
     if columns is None or xml.count(_PREFIXES) != len(folders):
         return _parse_by_the_book(xml, what)
-    url_coded = _URL_CODED.search(xml) is not None
+    around = _around_rows(xml)
+    url_coded = _URL_CODED.search(around) is not None
     keys, times, etags, sizes = columns
     try:
         rows = _rows(_decode(keys, url_coded), times, etags, sizes, _classes(xml, len(keys)))
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
     names = [name.decode() for name in _decode(folders, url_coded)]
-    return _checked(Page(rows, names, next_token(xml, what)), xml, what)
+    return _checked(Page(rows, names, _next_token(around, what)), around, what)
 
 
 def _columns(xml: bytes) -> list[list[bytes]] | None:
@@ -230,7 +237,7 @@ def _parse_by_the_book(xml: bytes, what: str) -> Page:
         ]
         folders = [plain(_required(item, "Prefix")) for item in root.iterfind("{*}CommonPrefixes")]
         columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], [], []]
-        return _checked(Page(_rows(*columns), folders, next_token(xml, what)), xml, what)
+        return _checked(Page(_rows(*columns), folders, _next_token(xml, what)), xml, what)
     except (ElementTree.ParseError, pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
 

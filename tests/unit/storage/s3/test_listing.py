@@ -110,6 +110,26 @@ def test_a_page_that_does_not_add_up_is_an_error_and_never_a_shorter_page(xml: s
         parse_page(xml.encode(), "listing")
 
 
+@pytest.mark.parametrize("name", ["KeyCount", "EncodingType", "IsTruncated"])
+@pytest.mark.parametrize("place", ["</Contents><Contents>", "</ListBucketResult>"])
+def test_what_a_page_says_of_itself_counts_before_between_and_after_its_objects(
+    name: str, place: str
+) -> None:
+    rows = [contents("a%20b"), contents("c")]
+    xml = page(*rows, token="t")
+    said = f"<{name}>{xml.partition(f'<{name}>')[2].partition('</')[0]}</{name}>"
+    moved = xml.replace(said, "").replace(
+        place, place.replace("><", f">{said}<") if "><" in place else said + place
+    )
+    assert moved.count(said) == 1
+    found = parse_page(moved.encode(), "listing")
+    assert found.rows.column(0).to_pylist() == ["a b", "c"]
+    assert found.next_token == "t"
+    if name == "KeyCount":
+        with pytest.raises(FormatError):
+            parse_page(moved.replace(said, "<KeyCount>3</KeyCount>").encode(), "listing")
+
+
 class Lister:
     """A bucket's ListObjectsV2, a few keys a page."""
 
