@@ -47,16 +47,15 @@ def unite(pieces: Sequence[Hashes]) -> Hashes:
     """Merge arrays of hashes, each in any order and with repetitions, into one sorted distinct array."""
     if not pieces:
         return NONE
-    if len(pieces) == 1 and bool((pieces[0][1:] > pieces[0][:-1]).all()):
-        return pieces[0]
-    values = np.concatenate(pieces)
-    # Several pieces are usually sorted each, and a stable sort merges sorted runs. For a single piece the
-    # default sort is faster.
-    values.sort(kind="stable" if len(pieces) > 1 else None)
-    if len(values) < 2:
-        return values
-    distinct = np.empty(len(values), bool)
-    distinct[0] = True
+    if len(pieces) == 1:
+        if (pieces[0][1:] > pieces[0][:-1]).all():
+            return pieces[0]
+        values = np.sort(pieces[0])
+    else:
+        # Pieces are usually sorted each, and a stable sort merges sorted runs.
+        values = np.concatenate(pieces)
+        values.sort(kind="stable")
+    distinct = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=distinct[1:])
     return values if distinct.all() else values[distinct]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dredge.errors import ConflictError
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
-from lakefs_embedded.committed.store import Cursor, RangeReader, RangeStore, position_of
+from dredge.lakefs.files.ranges import RangeInfo, Value
+from lakefs_embedded.committed.store import Cursor, MetaRange, RangeReader, RangeStore, position_of
 from lakefs_embedded.committed.writing import SERVER_RULE, MetaRangeWriter, SplitRule
 
 

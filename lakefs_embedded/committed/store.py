@@ -4,9 +4,10 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value, is_table_id, read_metarange
+from dredge.lakefs.files.ranges import RangeInfo, Value, is_table_id, read_metarange
 from dredge.lakefs.files.sstable import RANGES, SeekableTable, read_table
 from dredge.storage import ObjectReader, ObjectWriter
 from lakefs_embedded.committed.tables import WrittenTable
@@ -14,6 +15,16 @@ from lakefs_embedded.committed.tables import WrittenTable
 FOLDER = "_lakefs/"
 _CACHE_SIZE = 64 << 20
 _OBJECTS = 82  # bytes of two objects and their places in lists
+
+
+@dataclass(frozen=True, slots=True)
+class MetaRange:
+    """The ranges of a commit."""
+
+    id: str  # 64 hex digits, or empty for the content of a repository's first commit, which has no file
+    ranges: tuple[RangeInfo, ...]  # sorted by key, disjoint
+
+
 EMPTY = MetaRange("", ())
 
 
@@ -80,7 +91,8 @@ class RangeReader:
         if (known := self._metaranges.get(metarange_id)) is not None:
             return known
         data = self._get(metarange_id)
-        metarange = read_metarange(data, self.name_of(metarange_id), expected_id=metarange_id)
+        ranges = read_metarange(data, self.name_of(metarange_id), expected_id=metarange_id)
+        metarange = MetaRange(metarange_id, tuple(ranges))
         self._metaranges.put(metarange_id, metarange, len(data))
         return metarange
 

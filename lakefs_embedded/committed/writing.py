@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.lakefs.files.ranges import MetaRange, RangeInfo, Value
+from dredge.lakefs.files.ranges import RangeInfo, Value
 from dredge.lakefs.files.sstable import METARANGES, RANGES
-from lakefs_embedded.committed.store import Cursor, RangeStore
+from lakefs_embedded.committed.store import Cursor, MetaRange, RangeStore
 from lakefs_embedded.committed.tables import TableWriter, WrittenTable, put_range, put_value, write_table
 
 _FNV_START = 0xCBF29CE484222325

@@ -155,13 +155,13 @@ def _metarange_of(run: Run, commit_id: str) -> str:
         return ""
 
 
-def _ranges_of(reader: ObjectReader, metarange_id: str) -> tuple[RangeInfo, ...]:
+def _ranges_of(reader: ObjectReader, metarange_id: str) -> list[RangeInfo]:
     """The ranges of a metarange; empty if damaged (other steps report it)."""
     key = METADATA + metarange_id
     try:
-        return read_metarange(get_file(reader, metarange_id), key).ranges
+        return read_metarange(get_file(reader, metarange_id), key)
     except (NotFoundError, FormatError):
-        return ()
+        return []
 
 
 def _tables(

@@ -26,10 +26,10 @@ from dredge.gc.retention import compile_glob
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType, address_readings
-from dredge.lakefs.files.ranges import RangeInfo, is_table_id, kind_of, open_tables, read_ranges_of
-from dredge.lakefs.files.sstable import RANGES, Record
-from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
-from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
+from dredge.lakefs.files.ranges import MetarangeReader, is_table_id, kind_of, open_tables
+from dredge.lakefs.files.sstable import RANGES, Block
+from dredge.lakefs.files.sstable.columns import RangeDecoder, decode_ranges, read_addresses
+from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC, Expected
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache
 from dredge.runs.payload import PartInfo
@@ -274,16 +274,20 @@ def list_ranges(run: WorkerRun, where: str, ids: list[str]) -> MetarangeResult:
 
 def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
     """Read metaranges in this process."""
-    # Successive commits share most ranges, so equal records are decoded once.
-    known, seen = dict[bytes, RangeInfo](), dict[bytes, list[Record]]()
-    place: dict[str, int] = {}
+    metaranges, place = MetarangeReader(), dict[str, int]()
+    rows: dict[Block, npt.NDArray[np.int32]] = {}
     named: dict[str, npt.NDArray[np.int32]] = {}
     try:
         for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
-            infos = read_ranges_of(data, key, metarange_id, known, seen)
-            rows = [place.setdefault(info.id, len(place)) for info in infos]
-            named[metarange_id] = np.array(rows, np.int32)
+            pieces = [np.empty(0, np.int32)]
+            for block, infos in metaranges.read(data, key, metarange_id):
+                if block not in rows:
+                    rows[block] = np.array(
+                        [place.setdefault(info.id, len(place)) for info in infos], np.int32
+                    )
+                pieces.append(rows[block])
+            named[metarange_id] = np.concatenate(pieces)
             if progress is not None:
                 progress.add(1)
     except NotFoundError as error:
@@ -293,7 +297,9 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
             " metadata --note` restores files deleted by `metadata = delete`), then start a new run."
         ) from None
     ranges: Ranges = {}
-    found = ((info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in known.values())
+    found = (
+        (info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in metaranges.infos.values()
+    )
     unite_ranges(ranges, found)
     return Metaranges(ranges, named)
 
@@ -344,28 +350,16 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, keys: Keys) -> It
     if keys.paths:
         yield from _decode_paths(files, expected, keys)
         return
-    # A file with addresses that are not relative is decoded twice, so the latest one is kept.
-    latest: dict[str, bytes] = {}
-
-    def remembering() -> Iterator[tuple[str, bytes]]:
-        for key, data in files:
-            latest.clear()
-            latest[key] = data
-            yield key, data
-
-    for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
-        addresses, outside = rows["address_hash"].to_numpy(), 0
-        if np.any(rows["address_type"].to_numpy() != AddressType.RELATIVE):
-            addresses, outside = _resolved(latest[key], key, addresses, keys)
+    decoder = RangeDecoder(_COLUMNS, expected)
+    for key, data in files:
+        kinds, addresses, sizes = decoder.read_numbers(key, data)
+        rows, outside = len(kinds), 0
+        if (kinds != AddressType.RELATIVE).any():
+            addresses, outside = _resolved(data, key, addresses, keys)
         elif not keys.own:
-            addresses, outside = addresses[:0], rows.num_rows
-        yield RangeHashes(
-            key.removeprefix(METADATA),
-            rows.num_rows,
-            outside,
-            unite([addresses]),
-            unite([rows["size"].to_numpy().astype(np.uint64)]),
-        )
+            addresses, outside = addresses[:0], rows
+        range_id = key.removeprefix(METADATA)
+        yield RangeHashes(range_id, rows, outside, unite([addresses]), unite([sizes]))
 
 
 def _decode_paths(

@@ -213,7 +213,7 @@ def restore_metaranges(
     ranges = {
         info.id
         for name in back
-        for info in read_metarange(reader.get(METADATA + name), METADATA + name, expected_id=name).ranges
+        for info in read_metarange(reader.get(METADATA + name), METADATA + name, expected_id=name)
     }
     copies = find_copies(namespace, ranges.difference(there), now, _EVER, options)
     found.back = [*back, *put_back(namespace, copies, options)]

@@ -118,10 +118,9 @@ class NamesReader:
         found: set[str] = set()
         for key, data in self.reader.get_many([METADATA + name for name in names]):
             try:
-                metarange = read_metarange(data, key)
+                found.update(info.id for info in read_metarange(data, key))
             except FormatError:
                 continue  # a range or another file
-            found.update(info.id for info in metarange.ranges)
         return found
 
 
@@ -144,7 +143,7 @@ def read_ranges(reader: ObjectReader, metarange_id: str) -> list[str] | None:
         found = read_metarange(reader.get(key), key, expected_id=metarange_id)
     except NotFoundError:
         return None
-    return [info.id for info in found.ranges]
+    return [info.id for info in found]
 
 
 def _read_records(records: RepositoryRecords) -> tuple[set[str], list[str]]:

@@ -318,7 +318,7 @@ def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
         found = read_metarange(reader.get(key), key, expected_id=metarange_id)
     except (FormatError, NotFoundError):
         return None
-    return sum(info.count for info in found.ranges)
+    return sum(info.count for info in found)
 
 
 def _commit(row: Mapping[str, Any]) -> Commit | None:

@@ -61,7 +61,11 @@ class TableHash:
 
     def add(self, key: bytes, value: bytes) -> None:
         """Add the next record."""
-        self._hash.update(b"%d%b|%d%b|" % (len(key), key, len(value), value))
+        self.add_encoded(encode_records([(key, value)]))
+
+    def add_encoded(self, records: bytes) -> None:
+        """Add the next records, encoded by `encode_records`."""
+        self._hash.update(records)
 
     def finish(self, properties: Mapping[str, str] | Mapping[str, bytes]) -> str:
         """Add the properties and return the id, 64 lowercase hex digits. `properties` are `type` and those of a refs
@@ -70,11 +74,6 @@ class TableHash:
         return self._hash.hexdigest()
 
 
-def table_id(
-    records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str] | Mapping[str, bytes]
-) -> str:
-    """The id of a table. `properties`: `type`, and those of a refs dump."""
-    table_hash = TableHash()
-    for key, value in records:
-        table_hash.add(key, value)
-    return table_hash.finish(properties)
+def encode_records(records: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode keys and values of successive records for a table's hash."""
+    return b"".join([b"%d%b|%d%b|" % (len(key), key, len(value), value) for key, value in records])

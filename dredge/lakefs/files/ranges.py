@@ -9,7 +9,7 @@ from datetime import datetime
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.sstable import METARANGES, Record, read_table
+from dredge.lakefs.files.sstable import METARANGES, Block, Record, read_table
 from dredge.lakefs.files.sstable.layout import Envelope, get_uvarint, read_envelope
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.parallel import ordered_map
@@ -83,42 +83,34 @@ def is_table_id(text: str) -> bool:
     return len(text) == 64 and _HEX.issuperset(text)
 
 
-@dataclass(frozen=True, slots=True)
-class MetaRange:
-    """The ranges of a commit."""
+class MetarangeReader:
+    """Reads metaranges of successive commits, which share most blocks and records: each is decoded once."""
 
-    id: str  # 64 hex digits, or empty for the content of a repository's first commit, which has no file
-    ranges: tuple[RangeInfo, ...]  # sorted by key, disjoint
+    def __init__(self) -> None:
+        self.infos: dict[Record, RangeInfo] = {}
+        self._seen: dict[bytes, Block] = {}
+        self._decoded: dict[Block, list[RangeInfo]] = {}
+
+    def read(
+        self, data: bytes, name: str, expected_id: str | None = None
+    ) -> Iterator[tuple[Block, list[RangeInfo]]]:
+        """Read a metarange; yields its blocks (equal ones are the same object), and their ranges."""
+        table = read_table(data, name, kind=METARANGES, expected_id=expected_id, seen=self._seen)
+        for number, block in enumerate(table.blocks):
+            if (infos := self._decoded.get(block)) is None:
+                place = f"{name}, block {number}"
+                infos = self._decoded[block] = [self._decode(record, place) for record in block.records]
+            yield block, infos
+
+    def _decode(self, record: Record, name: str) -> RangeInfo:
+        if (info := self.infos.get(record)) is None:
+            info = self.infos[record] = RangeInfo.decode(*record, name)
+        return info
 
 
-def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> MetaRange:
-    """Read a metarange file."""
-    table = read_table(data, name, kind=METARANGES, expected_id=expected_id)
-    ranges = tuple(
-        RangeInfo.decode(key, value, f"{name}, record {number}")
-        for number, (key, value) in enumerate(table.records)
-    )
-    if len({item.id for item in ranges}) != len(ranges):
-        raise FormatError(f"{name}: lists a range twice")
-    return MetaRange(expected_id or table.id, ranges)
-
-
-def read_ranges_of(
-    data: bytes,
-    name: str,
-    metarange_id: str,
-    known: dict[bytes, RangeInfo],
-    seen: dict[bytes, list[Record]],
-) -> list[RangeInfo]:
-    """Read the ranges of a metarange; `known` has records, and `seen` blocks, that were decoded before, and get the new
-    ones."""
-    records = read_table(data, name, kind=METARANGES, expected_id=metarange_id, seen=seen).records
-    known |= {
-        value: RangeInfo.decode(key, value, f"{name}, record {number}")
-        for number, (key, value) in enumerate(records)
-        if value not in known
-    }
-    return [known[record.value] for record in records]
+def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> list[RangeInfo]:
+    """Read the ranges of a metarange, sorted by key."""
+    return [info for _, infos in MetarangeReader().read(data, name, expected_id) for info in infos]
 
 
 # Range and metarange files of a namespace, and those of refs dumps, by id.
@@ -181,6 +173,6 @@ def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
     # S3 refuses a range of an empty file.
     tail = reader.get_range(info.key, info.size - size, size) if size else b""
     try:
-        return read_envelope(bytes(info.size - size) + tail, info.key, None, None)
+        return read_envelope(bytes(info.size - size) + tail, info.key)
     except FormatError:  # its properties have long keys
-        return read_envelope(reader.get(info.key), info.key, None, None)
+        return read_envelope(reader.get(info.key), info.key)

@@ -6,12 +6,13 @@ addresses and etags; address types; and the stated numbers of blocks and records
 key. Damaged input raises an error, never fewer rows. Not verified: fields of an entry that were not requested, index
 keys, identities.
 
-Ranges of successive commits share most of their blocks. `decode_ranges` copies the rows of a block that is equal to one
-of the range before it.
+Ranges of successive commits share most of their blocks: the rows of a block that is equal to one of the range before it
+are copied.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,13 @@ from dredge.lakefs.files.sstable.layout import (
     RANGES,
     TRAILER_SIZE,
     Envelope,
+    Expected,
     Handle,
     damaged,
     load_block,
     read_envelope,
 )
-from dredge.lakefs.files.sstable.reader import index_partitions
+from dredge.lakefs.files.sstable.reader import index_blocks
 
 type _Numbers = npt.NDArray[np.int64]
 
@@ -66,25 +68,14 @@ _PROBLEMS = (  # by the code with which a kernel stops
 _WITHOUT_PLACE = (k.BAD_CHECKSUM, k.BAD_TYPE, k.BAD_SNAPPY, k.NO_RECORDS, k.BAD_TILING)
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Data of a range in its metarange: number of records, and the last key (empty if unknown)."""
-
-    count: int
-    max_key: bytes
-
-
 def read_addresses(
     data: bytes,
     name: str,
     columns: Iterable[str] = ("address", "address_type"),
     expected: Expected | None = None,
 ) -> pa.RecordBatch:
-    """Read columns of a range. `columns`: some of `COLUMNS`, in the order of the result: address and etag are strings,
-    key is binary, address_type uint8, size int64, the hashes uint64. `expected`: data of the range in its metarange; a
-    file that differs is refused. Returns a row for each record, in key order."""
-    ((_, rows),) = decode_ranges([(name, data)], columns, {name: expected} if expected else None)
-    return rows
+    """Read columns of one range; see `RangeDecoder.read`. `expected`: data of the range in its metarange."""
+    return RangeDecoder(columns, {name: expected} if expected else {}).read(name, data)
 
 
 def decode_ranges(
@@ -92,18 +83,9 @@ def decode_ranges(
     columns: Iterable[str] = ("address", "address_type"),
     expected: Mapping[str, Expected] | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Read columns of many ranges; shared blocks of successive ranges are decoded once. `files`: name and content, best
-    sorted by their first keys, to make versions of a range neighbours."""
-    wanted = tuple(columns)
-    decoder = None
-    for name, data in files:
-        known = (expected or {}).get(name)
-        count, max_key = (known.count, known.max_key) if known else (None, b"")
-        rows = read_few(data, name, wanted, count, max_key)
-        if rows is None:
-            decoder = decoder or _Decoder(wanted)
-            rows = decoder.decode(data, name, known).batch()
-        yield name, rows
+    """Read columns of many ranges; see `RangeDecoder`. `files`: name and content."""
+    decoder = RangeDecoder(columns, expected or {})
+    return ((name, decoder.read(name, data)) for name, data in files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +96,11 @@ class _Decoded:
     blocks: _Numbers  # rows of `k.BLOCK_CELLS`
     state: _Numbers
     columns: dict[str, list[pa.Buffer]]  # of a text: offsets, bytes
+
+    def numbers(self) -> list[npt.NDArray[Any]]:
+        """The columns, all of numbers, without copying."""
+        rows = int(self.state[k.ROW])
+        return [np.frombuffer(item[0], f"u{_COLUMNS[name][2]}", rows) for name, item in self.columns.items()]
 
     def batch(self) -> pa.RecordBatch:
         """The rows as Arrow columns, without copying."""
@@ -134,14 +121,16 @@ def _room(size: int) -> pa.Buffer:
     return pa.py_buffer(np.empty(size + k.SLACK, np.uint8))
 
 
-class _Decoder:
-    """Decodes a sequence of ranges into the same columns; keeps the last range for its blocks."""
+class RangeDecoder:
+    """Decodes ranges into the same columns, some of `COLUMNS`. Rows of blocks that the range before had are copied, so
+    versions of a range should be neighbours, as they are in the order of first keys.
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        if unknown := set(names) - set(COLUMNS):
+    `expected`: data of ranges in their metaranges, by name; a file that differs is refused."""
+
+    def __init__(self, columns: Iterable[str], expected: Mapping[str, Expected]) -> None:
+        self._names, self._expected = tuple(columns), expected
+        if unknown := set(self._names) - set(COLUMNS):
             raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
-        self._names = names
-        self._kernels: Any = kernels()
         self._before = self._nothing = _Decoded(
             np.empty(0, np.uint8),
             np.empty((1, k.BLOCK_CELLS), np.int64),
@@ -151,17 +140,34 @@ class _Decoder:
         self._scratch = np.empty(1 << 16, np.uint8)
         self._key = np.empty(1 << 16, np.uint8)
 
-    def decode(self, data: bytes, name: str, expected: Expected | None) -> _Decoded:
-        envelope = read_envelope(data, name, RANGES, expected.count if expected else None)
-        if expected is not None and expected.max_key and envelope.max_key != expected.max_key:
-            problem = f"the last key is {envelope.max_key!r}; the metarange says {expected.max_key!r}"
-            raise damaged(name, "properties", problem)
+    def read(self, name: str, data: bytes) -> pa.RecordBatch:
+        """Read a range: a row for each record, in key order. Address and etag are strings, key is binary, address_type
+        uint8, size int64, the hashes uint64."""
+        few = self._read_few(name, data)
+        return self._decode(data, name).batch() if few is None else few
+
+    def read_numbers(self, name: str, data: bytes) -> list[npt.NDArray[Any]]:
+        """Read a range whose columns are all of numbers, as unsigned arrays."""
+        few = self._read_few(name, data)
+        if few is None:
+            return self._decode(data, name).numbers()
+        return [column.to_numpy().view(f"u{column.type.byte_width}") for column in few.columns]
+
+    def _read_few(self, name: str, data: bytes) -> pa.RecordBatch | None:
+        return read_few(data, name, self._names, self._expected.get(name))
+
+    @cached_property
+    def _kernels(self) -> Any:
+        return kernels()
+
+    def _decode(self, data: bytes, name: str) -> _Decoded:
+        envelope = read_envelope(data, name, RANGES, self._expected.get(name))
         before, self._before = self._before, self._nothing
-        decoded = self._decode(data, name, envelope, before)
+        decoded = self._decode_blocks(data, name, envelope, before)
         self._before = decoded
         return decoded
 
-    def _decode(self, data: bytes, name: str, envelope: Envelope, before: _Decoded) -> _Decoded:
+    def _decode_blocks(self, data: bytes, name: str, envelope: Envelope, before: _Decoded) -> _Decoded:
         array, blocks = np.frombuffer(data, np.uint8), self._read_index(data, name, envelope)
         state = np.zeros(k.STATE_SIZE, np.int64)
         state[k.KEY_SIZE] = -1  # there is no key before the first
@@ -174,7 +180,8 @@ class _Decoder:
         self._kernels.decode(array, blocks, before.blocks, before.state, self._scratch, self._key, state)
         _check(blocks, name, state)
         last_key = self._key[: max(0, int(state[k.KEY_SIZE]))].tobytes()
-        _check_totals(envelope, name, state.tolist(), last_key)
+        rows, *sizes = state[[k.ROW, k.KEY_TOTAL, k.VALUE_TOTAL]].tolist()
+        envelope.check(name, rows, last_key, sizes)
         return _Decoded(array, blocks, state, columns)
 
     def _read_index(self, data: bytes, name: str, envelope: Envelope) -> _Numbers:
@@ -182,7 +189,7 @@ class _Decoder:
         if not 0 < envelope.blocks <= envelope.data_size // TRAILER_SIZE:
             raise damaged(name, "properties", f"{envelope.blocks} blocks in {envelope.data_size} bytes")
         blocks, found = np.empty((envelope.blocks + 1, k.BLOCK_CELLS), np.int64), 0
-        for handle in index_partitions(data, envelope, name):
+        for handle, _ in index_blocks(data, envelope, name):
             block = np.frombuffer(load_block(data, handle, name, "index block"), np.uint8)
             found = self._kernels.read_index(block, blocks, found)
             if found < 0:
@@ -226,18 +233,3 @@ def _check(blocks: _Numbers, name: str, state: _Numbers) -> None:
         inside = "" if code in _WITHOUT_PLACE else f", entry at {place}"
         handle = Handle(int(blocks[block, k.OFFSET]), int(blocks[block, k.LENGTH]))
         raise damaged(name, f"data block {block} at {handle}{inside}", _PROBLEMS[code])
-
-
-def _check_totals(envelope: Envelope, name: str, state: list[int], last_key: bytes) -> None:
-    if state[k.ROW] != envelope.records:
-        raise damaged(name, "records", f"{state[k.ROW]} found, {envelope.records} in the properties")
-    if last_key != envelope.max_key:
-        raise damaged(
-            name, "records", f"the last key is {last_key!r}, the properties say {envelope.max_key!r}"
-        )
-    for what, found, stated in (
-        ("keys", state[k.KEY_TOTAL], envelope.key_bytes),
-        ("values", state[k.VALUE_TOTAL], envelope.value_bytes),
-    ):
-        if found != stated:
-            raise damaged(name, "records", f"{found} bytes of {what} found, {stated} in the properties")

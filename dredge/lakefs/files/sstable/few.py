@@ -12,7 +12,7 @@ from dredge.hashing import hash64
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.ranges import Value
-from dredge.lakefs.files.sstable.layout import RANGES, damaged
+from dredge.lakefs.files.sstable.layout import RANGES, Expected
 from dredge.lakefs.files.sstable.reader import read_table
 
 COLUMNS = ("address", "address_type", "size", "etag", "key", "address_hash")
@@ -22,7 +22,7 @@ _read = 0
 
 
 def read_few(
-    data: bytes, name: str, columns: Sequence[str], count: int | None, max_key: bytes
+    data: bytes, name: str, columns: Sequence[str], expected: Expected | None
 ) -> pa.RecordBatch | None:
     """Read columns of a range with `read_strictly`. Returns None if the kernels must read it: they are loaded, this
     process has read much already, a column is not in `COLUMNS`, or the strict reader refuses the file."""
@@ -31,18 +31,16 @@ def read_few(
     if are_loaded() or _read > _FEW or not set(columns) <= set(COLUMNS):
         return None
     try:
-        return read_strictly(data, name, columns, count, max_key)
+        return read_strictly(data, name, columns, expected)
     except FormatError:
         return None
 
 
 def read_strictly(
-    data: bytes, name: str, columns: Sequence[str], count: int | None = None, max_key: bytes = b""
+    data: bytes, name: str, columns: Sequence[str], expected: Expected | None = None
 ) -> pa.RecordBatch:
     """Read columns of a range by the strict reader."""
-    records = read_table(data, name, kind=RANGES, expected_count=count).records
-    if max_key and (not records or records[-1].key != max_key):
-        raise damaged(name, "records", f"the last key is not {max_key!r}")
+    records = read_table(data, name, kind=RANGES, expected=expected).records
     entries = [decode_entry(Value.decode(record.value, name), name) for record in records]
     addresses = pa.array([entry.address for entry in entries], pa.string())
     arrays = {

@@ -28,7 +28,7 @@ The strict reader of whole records and the fast reader of columns both use this 
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,16 +114,12 @@ def checksum(body: bytes | memoryview, block_type: int) -> int:
 def get_footer(data: bytes, name: str) -> Footer:
     """Decode the footer. Raises FormatError if the file is too short, or does not end in a valid footer."""
     if len(data) < FOOTER_SIZE:
-        raise damaged(
-            name, f"end of file at {len(data)}", f"the file is shorter than a footer of {FOOTER_SIZE} bytes"
-        )
+        raise damaged(name, f"end of file at {len(data)}", f"shorter than a footer of {FOOTER_SIZE} bytes")
     start = len(data) - FOOTER_SIZE
     place = f"footer at {start}"
     tail = bytes(data[start:])
     if tail[-8:] != MAGIC:
-        raise damaged(
-            name, place, f"magic is {tail[-8:].hex()}, not {MAGIC.hex()}: the file is truncated, or no table"
-        )
+        raise damaged(name, place, f"{tail[-8:].hex()} is not the end of a table: truncated, or another file")
     if (version := _U32.unpack_from(tail, FOOTER_SIZE - 12)[0]) != VERSION:
         raise damaged(name, place, f"format version is {version}, not {VERSION}")
     if tail[0] != CHECKSUM_CRC32C:
@@ -181,21 +177,22 @@ def block_entries(block: bytes, name: str, place: str) -> Iterator[tuple[bytes, 
     key = b""
     while at < end:
         start = at
-        head = block[at : at + 3]
-        if head.isascii():  # three lengths of a byte each
-            shared, unshared, size = head
-            at += 3
-        else:
-            try:
+        head = block[at : at + 2]
+        try:
+            if head.isascii():  # two lengths of a byte each
+                shared, unshared = head
+                at += 2
+            else:
                 shared, at = get_uvarint(block, at, end)
                 unshared, at = get_uvarint(block, at, end)
-                size, at = get_uvarint(block, at, end)
-            except ValueError as error:
-                raise damaged(name, f"{place}, entry at {start}", str(error)) from error
+            size = block[at]
+            at += 1
+            if size >= 0x80:
+                size, at = get_uvarint(block, at - 1, end)
+        except ValueError as error:
+            raise damaged(name, f"{place}, entry at {start}", str(error)) from error
         if shared > len(key) or unshared + size > end - at:
-            raise damaged(
-                name, f"{place}, entry at {start}", "lengths run out of the block or the previous key"
-            )
+            raise damaged(name, f"{place}, entry at {start}", "lengths run out of block or previous key")
         if met < number and restarts[met] == start:
             if shared:
                 raise damaged(name, f"{place}, entry at {start}", "a restart point shares a prefix")
@@ -225,6 +222,14 @@ _EXPECTED = {
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """Data of a range in its metarange: number of records, and the last key (empty if unknown)."""
+
+    count: int
+    max_key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """Everything about a table except its records."""
 
@@ -249,6 +254,18 @@ class Envelope:
         value = self.properties.get("entity")
         return None if value is None else value.decode(errors="replace")
 
+    def check(self, name: str, records: int, last_key: bytes, sizes: Sequence[int]) -> None:
+        """Compare with the records found. `sizes`: bytes of keys and of values."""
+        if records != self.records:
+            raise damaged(name, "records", f"{records} found, {self.records} in the properties")
+        if last_key != self.max_key:
+            problem = f"the last key is {last_key!r}, the properties say {self.max_key!r}"
+            raise damaged(name, "records", problem)
+        stated = (self.key_bytes, self.value_bytes)
+        if tuple(sizes) != stated:
+            problem = f"{sizes} bytes of keys and values found, {stated} in the properties"
+            raise damaged(name, "records", problem)
+
 
 def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
     """Return the properties that are part of a table's id: `type`, and those of a refs dump."""
@@ -259,7 +276,9 @@ def user_properties(properties: dict[str, bytes]) -> dict[str, bytes]:
     }
 
 
-def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int | None) -> Envelope:
+def read_envelope(
+    data: bytes, name: str, kind: str | None = None, expected: Expected | None = None
+) -> Envelope:
     """Read and check footer, metaindex and properties. `kind`: `ranges` or `metaranges` of objects; None accepts refs
     dumps as well."""
     footer = get_footer(data, name)
@@ -275,41 +294,35 @@ def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int 
         raise damaged(name, "properties", f"data of {envelope.data_size} bytes run into the index")
     if kind is not None:
         if envelope.entity is not None:
-            raise damaged(
-                name, "properties", f"a refs dump (entity {envelope.entity}), not a table of objects"
-            )
+            raise damaged(name, "properties", f"a refs dump ({envelope.entity}), not a table of objects")
         if envelope.kind != kind:
             raise damaged(name, "properties", f"a table of {envelope.kind}, not of {kind}")
-    if expected_count is not None and envelope.records != expected_count:
-        raise damaged(name, "properties", f"{envelope.records} records instead of {expected_count}")
+    if expected is not None and envelope.records != expected.count:
+        raise damaged(name, "properties", f"{envelope.records} records instead of {expected.count}")
+    if expected is not None and expected.max_key and envelope.max_key != expected.max_key:
+        problem = f"the last key is {envelope.max_key!r}; the metarange says {expected.max_key!r}"
+        raise damaged(name, "properties", problem)
     return envelope
 
 
 def _read_properties(data: bytes, metaindex: Handle, name: str) -> tuple[Handle, dict[str, bytes]]:
-    entries = list(
-        block_entries(load_block(data, metaindex, name, "metaindex block"), name, "metaindex block")
-    )
+    what, place = "metaindex block", f"metaindex block at {metaindex}"
+    entries = list(block_entries(load_block(data, metaindex, name, what), name, what))
     if [key for key, _ in entries] != [_PROPERTIES]:
         names = ", ".join(repr(key) for key, _ in entries)
-        raise damaged(
-            name,
-            f"metaindex block at {metaindex}",
-            f"has {names or 'nothing'}, not only properties",
-        )
+        raise damaged(name, place, f"has {names or 'nothing'}, not only properties")
     raw = entries[0][1]
     try:
         handle, at = get_handle(raw, 0, len(raw))
     except ValueError as error:
-        raise damaged(name, f"metaindex block at {metaindex}", str(error)) from error
+        raise damaged(name, place, str(error)) from error
     if at != len(raw):
-        raise damaged(name, f"metaindex block at {metaindex}", "bytes behind the handle of the properties")
+        raise damaged(name, place, "bytes behind the handle of the properties")
     properties: dict[str, bytes] = {}
-    last = b""
-    for key, value in block_entries(
-        load_block(data, handle, name, "properties block"), name, "properties block"
-    ):
+    last, what = b"", "properties block"
+    for key, value in block_entries(load_block(data, handle, name, what), name, what):
         if key <= last:
-            raise damaged(name, f"properties block at {handle}", f"{key!r} is out of order")
+            raise damaged(name, f"{what} at {handle}", f"{key!r} is out of order")
         last = key
         properties[key.decode(errors="surrogateescape")] = value
     return handle, properties

@@ -6,16 +6,17 @@ and bytes are those of the properties. `columns` reads the same files faster, bu
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import NamedTuple
 
-from dredge.lakefs.files.ident import table_id
+from dredge.lakefs.files.ident import TableHash, encode_records
 from dredge.lakefs.files.sstable.layout import (
     KEY_TRAILER_SIZE,
     NO_KEY_TRAILER,
     RECORD_TRAILER,
     SEPARATOR_TRAILER,
     Envelope,
+    Expected,
     Handle,
     block_entries,
     damaged,
@@ -33,28 +34,43 @@ class Record(NamedTuple):
     value: bytes
 
 
+@dataclass(eq=False)
+class Block:
+    """A data block, or equal ones of several tables."""
+
+    records: list[Record]
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of all keys, with their trailers, and of all values."""
+        keys = sum(len(record.key) for record in self.records)
+        return keys + KEY_TRAILER_SIZE * len(self.records), sum(len(record.value) for record in self.records)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The records, encoded for a table's id."""
+        return encode_records(self.records)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A whole table in memory."""
 
-    properties: dict[str, bytes]
-    records: list[Record]
+    envelope: Envelope
+    blocks: list[Block]
 
     @property
-    def kind(self) -> str:
-        """`ranges` or `metaranges`."""
-        return self.properties["type"].decode()
-
-    @property
-    def entity(self) -> str | None:
-        """Kind of records of a refs dump, None for a table of objects."""
-        value = self.properties.get("entity")
-        return None if value is None else value.decode(errors="replace")
+    def records(self) -> list[Record]:
+        """All records, in key order."""
+        return [record for block in self.blocks for record in block.records]
 
     @property
     def id(self) -> str:
         """The id computed from the records, which is the file's name on a server."""
-        return table_id(self.records, user_properties(self.properties))
+        table_hash = TableHash()
+        for block in self.blocks:
+            table_hash.add_encoded(block.encoded)
+        return table_hash.finish(user_properties(self.envelope.properties))
 
 
 def read_table(
@@ -63,17 +79,20 @@ def read_table(
     *,
     kind: str | None = None,
     expected_id: str | None = None,
-    expected_count: int | None = None,
-    seen: dict[bytes, list[Record]] | None = None,
+    expected: Expected | None = None,
+    seen: dict[bytes, Block] | None = None,
 ) -> Table:
-    """Read a table whole. `kind`: `ranges` or `metaranges` of objects; None accepts refs dumps as well. `seen`: records
-    by block of the tables read before, which most blocks of a version are equal to."""
-    envelope = read_envelope(data, name, kind, expected_count)
-    records: list[Record] = []
+    """Read a table whole. `kind`: `ranges` or `metaranges` of objects; None accepts refs dumps as well. `seen`: blocks
+    by their bytes of the tables read before, which most blocks of a version are equal to; gets the new ones."""
+    envelope = read_envelope(data, name, kind, expected)
+    blocks: list[Block] = []
+    before = None
     for number, (handle, separator) in enumerate(data_blocks(data, envelope, name)):
-        read_block(data, handle, separator, number, records, name, seen)
-    _check_totals(envelope, records, name)
-    table = Table(envelope.properties, records)
+        blocks.append(read_block(data, handle, separator, number, before, name, seen))
+        before = blocks[-1].records[-1].key if blocks[-1].records else before
+    sizes = [sum(block.sizes[place] for block in blocks) for place in (0, 1)]
+    envelope.check(name, sum(len(block.records) for block in blocks), before or b"", sizes)
+    table = Table(envelope, blocks)
     if expected_id is not None and (computed := table.id) != expected_id:
         raise damaged(name, "records", f"their id is {computed}, not {expected_id}: another table's file")
     return table
@@ -84,7 +103,7 @@ def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Ha
     index."""
     at = number = 0
     last = b""
-    for index, bound in _indexes(data, envelope, name):
+    for index, bound in index_blocks(data, envelope, name):
         key = b""
         for handle, key in _index_entries(data, index, name, "index block"):
             place = f"data block {number} at {handle}"
@@ -102,13 +121,9 @@ def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Ha
         raise damaged(name, "data blocks", f"{number} found, {envelope.blocks} in the properties")
 
 
-def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
-    """Yield the handles of the index blocks: the only block, or the partitions of a two-level index. Raises FormatError
-    if the index is damaged, or does not fill the file between data and properties."""
-    return [handle for handle, _ in _indexes(data, envelope, name)]
-
-
-def _indexes(data: bytes, envelope: Envelope, name: str) -> list[tuple[Handle, bytes | None]]:
+def index_blocks(data: bytes, envelope: Envelope, name: str) -> list[tuple[Handle, bytes | None]]:
+    """Return the handles of the index blocks: the only block, or the partitions of a two-level index with their keys in
+    it. Raises FormatError if the index is damaged, or does not fill the file between data and properties."""
     indexes: list[tuple[Handle, bytes | None]] = [(envelope.index, None)]
     at = envelope.data_size
     if envelope.two_level:
@@ -142,42 +157,41 @@ def read_block(
     handle: Handle,
     separator: bytes,
     number: int,
-    records: list[Record],
+    before: bytes | None,
     name: str,
-    seen: dict[bytes, list[Record]] | None = None,
-) -> None:
-    """Read a block, and append its records to those before it. `separator`: the block's key in the index. `records`:
-    the records so far; the block's are appended. `seen` as in `read_table`."""
+    seen: dict[bytes, Block] | None = None,
+) -> Block:
+    """Read a block. `separator`: its key in the index. `before`: the last key before it, if known. `seen` as in
+    `read_table`."""
     place, raw = f"data block {number} at {handle}", data[handle.offset : handle.end]
-    found = None if seen is None else seen.get(raw)
-    if found is None:
-        found = []
-        for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
-            if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
-                raise damaged(name, place, f"key {key!r} is not of a plain record")
-            found.append(Record(key[:-KEY_TRAILER_SIZE], value))
+    block = None if seen is None else seen.get(raw)
+    if block is None:
+        block = Block(_read_records(load_block(data, handle, name, f"data block {number}"), name, place))
         if seen is not None:
-            seen[raw] = found
-    for before, after in pairwise([*records[-1:], *found]):
-        if after.key <= before.key:
-            raise damaged(name, place, f"key {after.key!r} does not come after {before.key!r}")
-    if not found and (number or separator != NO_KEY_TRAILER):
-        raise damaged(name, place, "no records")
-    if found and separator[:-KEY_TRAILER_SIZE] < found[-1].key:
+            seen[raw] = block
+    if not block.records:
+        if number or separator != NO_KEY_TRAILER:
+            raise damaged(name, place, "no records")
+        return block
+    if before is not None and (key := block.records[0].key) <= before:
+        raise damaged(name, place, f"key {key!r} does not come after {before!r}")
+    if separator[:-KEY_TRAILER_SIZE] < block.records[-1].key:
         raise damaged(name, place, "its index key comes before its last key")
-    records += found
+    return block
 
 
-def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
-    if len(records) != envelope.records:
-        raise damaged(name, "records", f"{len(records)} found, {envelope.records} in the properties")
-    if (last := records[-1].key if records else b"") != envelope.max_key:
-        raise damaged(name, "records", f"the last key is {last!r}, the properties state {envelope.max_key!r}")
-    keys = sum(len(record.key) for record in records) + KEY_TRAILER_SIZE * len(records)
-    values = sum(len(record.value) for record in records)
-    for what, found, stated in (("keys", keys, envelope.key_bytes), ("values", values, envelope.value_bytes)):
-        if found != stated:
-            raise damaged(name, "records", f"{found} bytes of {what} found, {stated} in the properties")
+def _read_records(body: bytes, name: str, place: str) -> list[Record]:
+    found: list[Record] = []
+    before = None
+    for entry_key, value in block_entries(body, name, place):
+        if not entry_key.endswith(RECORD_TRAILER):
+            raise damaged(name, place, f"key {entry_key!r} is not of a plain record")
+        key = entry_key[:-KEY_TRAILER_SIZE]
+        if before is not None and key <= before:
+            raise damaged(name, place, f"key {key!r} does not come after {before!r}")
+        found.append(Record(key, value))
+        before = key
+    return found
 
 
 class SeekableTable:
@@ -188,7 +202,7 @@ class SeekableTable:
     """
 
     def __init__(self, data: bytes, name: str, kind: str) -> None:
-        envelope = read_envelope(data, name, kind, None)
+        envelope = read_envelope(data, name, kind)
         self.count = envelope.records
         self.max_key = envelope.max_key
         self.size = len(data)
@@ -221,7 +235,6 @@ class SeekableTable:
         found = self._read.get(number)
         if found is None:
             handle, separator = self._blocks[number]
-            found = []
-            read_block(self._data, handle, separator, number, found, self._name)
+            found = read_block(self._data, handle, separator, number, None, self._name).records
             self._read[number] = found
         return found

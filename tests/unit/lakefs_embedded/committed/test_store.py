@@ -38,7 +38,7 @@ def test_ranges_are_cut_where_a_server_with_the_same_setting_cut_them(store: Ran
         for key, raw in (r for r in _records(f"range_of_many_{number}")):
             writer.add_encoded(key, raw)
     written = writer.finish()
-    assert written.ranges == truth.ranges[:3]
+    assert written.ranges == tuple(truth[:3])
     assert written.ranges[-1].max_key == last
 
 

@@ -16,7 +16,8 @@ from dredge.errors import FormatError
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.sstable import few, read_table
-from dredge.lakefs.files.sstable.columns import COLUMNS, Expected, decode_ranges, read_addresses
+from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
+from dredge.lakefs.files.sstable.layout import Expected
 from lakefs_embedded.committed.entries import Entry
 from lakefs_embedded.committed.tables import BlockSizes, put_value, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
@@ -61,12 +62,12 @@ def test_every_range_of_a_server_decodes_to_its_truth(item: Fixture) -> None:
 @pytest.mark.parametrize("item", RANGES, ids=lambda item: item.name)
 def test_a_range_without_the_kernels_has_the_same_rows(item: Fixture) -> None:
     last = key_bytes(item.records[-1]["key"])
-    rows = few.read_strictly(item.data, item.name, few.COLUMNS, len(item.records), last)
+    rows = few.read_strictly(item.data, item.name, few.COLUMNS, Expected(len(item.records), last))
     rows.validate(full=True)
     assert rows.equals(read_addresses(item.data, item.name, few.COLUMNS))
     for count, key in ((len(item.records) + 1, last), (len(item.records), last + b"x")):
         with pytest.raises(FormatError):
-            few.read_strictly(item.data, item.name, few.COLUMNS, count, key)
+            few.read_strictly(item.data, item.name, few.COLUMNS, Expected(count, key))
 
 
 def test_few_ranges_load_no_kernels_and_many_or_damaged_ones_do() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dredge import compiled
 from dredge.errors import FormatError
 from dredge.kernels import interface as k
-from dredge.lakefs.files.sstable import read_table
+from dredge.lakefs.files.sstable import Block, read_table
 from dredge.lakefs.files.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.lakefs.files.sstable.few import read_strictly
 from dredge.lakefs.files.sstable.layout import Handle, checksum
@@ -287,9 +287,16 @@ def test_taking_equal_blocks_over_never_hides_keys_out_of_order(order: list[int]
     rows = [record for place in order for record in parts[place]]
     keys = sum(len(key) + 8 for key, _ in rows)
     values = sum(len(value) for _, value in rows)
-    index_keys = [b"%04d" % n for n in range(len(order))]
+    index_keys = [b"\xff%04d" % n for n in range(len(order))]
     data = table_of_blocks([bodies[p] for p in order], index_keys, len(rows), rows[-1].key, keys, values)
     sound = order == sorted(set(order))
+    seen: dict[bytes, Block] = {}
+    read_table(first, "first", seen=seen)
+    if sound:
+        assert read_table(data, "second", seen=seen).records == rows
+    else:
+        with pytest.raises(FormatError, match=r"second: .*come after"):
+            read_table(data, "second", seen=seen)
     for wanted in (("address",), COLUMNS):
         if sound:
             batches = list(decode_ranges([("first", first), ("second", data)], wanted))

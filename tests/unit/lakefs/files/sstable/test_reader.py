@@ -7,6 +7,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.lakefs.files.sstable import METARANGES, RANGES, SeekableTable, read_table
+from dredge.lakefs.files.sstable.layout import Expected
 from lakefs_embedded.committed.tables import BlockSizes, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
@@ -15,10 +16,10 @@ CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
 
 @pytest.mark.parametrize("item", fixtures(), ids=lambda item: item.name)
 def test_every_file_of_a_server_is_read_whole_and_has_its_id(item: Fixture) -> None:
-    table = read_table(item.data, item.name, expected_id=item.id, expected_count=len(item.records))
+    table = read_table(item.data, item.name, expected_id=item.id, expected=Expected(len(item.records)))
     assert table.id == item.id
-    assert table.kind == item.kind
-    assert (table.entity is not None) == item.dump
+    assert table.envelope.kind == item.kind
+    assert (table.envelope.entity is not None) == item.dump
     assert [record.key for record in table.records] == [key_bytes(row["key"]) for row in item.records]
 
 
@@ -26,7 +27,7 @@ def test_every_file_of_a_server_is_read_whole_and_has_its_id(item: Fixture) -> N
     "item", [i for i in fixtures() if i.path.suffix == ".sst"], ids=lambda item: item.name
 )
 def test_properties_are_read_as_they_stand(item: Fixture) -> None:
-    properties = read_table(item.data, item.name).properties
+    properties = read_table(item.data, item.name).envelope.properties
     truth = json.loads(item.path.with_suffix(".json").read_text())["properties"]
     assert set(properties) == set(truth)
     for key, value in truth.items():
@@ -46,12 +47,12 @@ def test_a_sound_file_of_another_table_is_refused_by_its_id_and_by_its_count() -
     with pytest.raises(FormatError, match=f"not {expected.id}"):
         read_table(data, "other", expected_id=expected.id)
     with pytest.raises(FormatError, match="1 records instead of 122"):
-        read_table(data, "other", expected_count=122)
+        read_table(data, "other", expected=Expected(122))
 
 
 @pytest.mark.parametrize("item", [i for i in fixtures() if i.dump], ids=lambda item: item.name)
 def test_refs_dumps_are_never_taken_for_tables_of_objects(item: Fixture) -> None:
-    assert read_table(item.data, item.name).entity in ("commit", "branch", "tag")
+    assert read_table(item.data, item.name).envelope.entity in ("commit", "branch", "tag")
     for kind in (RANGES, METARANGES):
         with pytest.raises(FormatError, match="refs dump"):
             read_table(item.data, item.name, kind=kind)
@@ -77,7 +78,7 @@ def test_no_flipped_bit_ever_gives_other_records(name: str) -> None:
         with pytest.raises(FormatError):
             read_table(bytes(data), name)
         data[spot // 8] ^= 1 << spot % 8
-    assert read_table(bytes(data), name) == truth
+    assert read_table(bytes(data), name).records == truth.records
 
 
 @pytest.mark.parametrize("name", ["range_one_record", "range_of_many_1"])
