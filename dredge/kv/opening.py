@@ -120,7 +120,7 @@ class SQLiteView:
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key"
         for key, value in self._connection.execute(query, (partition, start)):
-            yield Entry(bytes(key), bytes(value))
+            yield Entry(key, value)
 
 
 def _check(connection: sqlite3.Connection, guards: Sequence[Guard], outcomes: Sequence[bool]) -> None:

@@ -19,8 +19,7 @@ from dredge.errors import ConfigError, ConflictError
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One key and its value."""
 
     key: bytes

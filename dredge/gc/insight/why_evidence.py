@@ -134,7 +134,12 @@ def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
     """Read every staging record of the repository."""
     with access.records(target.repository, target.namespace) as records:
         return [
-            StagedBy(branch.name, path, token, sealed=token in branch.sealed_tokens)
+            StagedBy(
+                branch.name,
+                path.decode("utf-8", "backslashreplace"),
+                token,
+                sealed=token in branch.sealed_tokens,
+            )
             for branch in records.branches()
             for token in branch.tokens
             for path, keys in records.entries(token)

@@ -185,14 +185,14 @@ class RepositoryRecords:
         """Yield the possible keys of each entry of a staging token, without tombstones."""
         return (keys for _, keys in self.entries(token))
 
-    def entries(self, token: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the path, as text, and the possible keys of each entry of a staging token, without tombstones."""
+    def entries(self, token: str) -> Iterator[tuple[bytes, tuple[str, ...]]]:
+        """Yield the path and the possible keys of each entry of a staging token, without tombstones."""
         partition = token.encode()
         for row in self._view.scan(partition):
             record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
             if record.identity:
-                keys = self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
-                yield row.key.decode("utf-8", "backslashreplace"), keys
+                entry = self._note_unknown(messages.Entry, row.key, record.data, partition)
+                yield row.key, self._keys(entry)
 
     def copies(self) -> Iterator[tuple[str, ...]]:
         """Yield the possible keys of each recorded copy. Read them after all staged entries: a rename stages the new

@@ -155,7 +155,8 @@ class Access:
             "proxies": self.proxies,
         }
         with checked(f"setting up the client of {self.url or 'S3'}"):
-            client: S3Client = self.session.client(
+            # boto3's session would load its manager of uploads and downloads, too.
+            client: S3Client = self.session.create_client(
                 "s3",
                 endpoint_url=self.endpoint_url,
                 verify=self.verify,

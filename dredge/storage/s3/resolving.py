@@ -234,11 +234,9 @@ def checked(doing: str) -> Iterator[None]:
 
 def identity_of(options: StorageOptions) -> Identity:
     """The credentials of options, and the authorities of this machine; raises ConfigError."""
-    import boto3
-
     with checked("reading AWS's configuration"):
         core = _core_session(options)
-        return Identity(boto3.session.Session(botocore_session=core), _verify(options, core))
+        return Identity(core, _verify(options, core))
 
 
 def _core_session(options: StorageOptions) -> Any:

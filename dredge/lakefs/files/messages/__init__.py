@@ -90,13 +90,11 @@ def encode(message: Message) -> bytes:
 
 def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]) -> M:
     """Parse a message."""
-    message = kind()
     try:
-        message.ParseFromString(data)
+        return kind.FromString(data)
     except DecodeError as error:
         place = name if isinstance(name, str) else name()
         raise FormatError(f"{place}: not a {kind.DESCRIPTOR.name} message: {error}") from error
-    return message
 
 
 def has_unknown_fields(message: Message) -> bool:
