@@ -33,6 +33,7 @@ from dredge.storage.s3.resolving import translated, translated_native
 BATCH_ROWS = 8000
 _TIME = LISTING_SCHEMA.field("last_modified").type
 _CONTENTS = b"<Contents>"
+_NEXT = b"</Contents><Contents>"
 _PREFIXES = b"<CommonPrefixes>"
 _ROW = re.compile(  # in the order in which AWS and most others write them
     rb"<Contents>\s*+<Key>([^<]*+)</Key>\s*+<LastModified>([^<]*+)</LastModified>\s*+"
@@ -50,7 +51,6 @@ _TOKEN = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
 _TRUNCATED = re.compile(rb"<IsTruncated>\s*true\s*</IsTruncated>", re.IGNORECASE)
 _COUNT = re.compile(rb"<KeyCount>(\d+)</KeyCount>")
 _URL_CODED = re.compile(rb"<EncodingType>\s*url\s*</EncodingType>", re.IGNORECASE)
-_SAID = (b"<IsTruncated>", b"<EncodingType>", b"<KeyCount>")
 _CODE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ENTITIES = {
     "&quot;": '"',
@@ -112,11 +112,11 @@ class Pages:
                 return
 
 
-def _around_rows(xml: bytes) -> bytes:
-    """A page without its objects, if all else is before or after them: to search them takes as long as to read them."""
-    first, last = xml.find(_CONTENTS), xml.rfind(_CONTENTS)
-    around = xml[:first] + xml[last:] if first >= 0 else xml
-    return around if all(name in around for name in _SAID) else xml
+def _around_rows(xml: bytes, rows: int) -> bytes:
+    """A page without its objects, if nothing is between them: to search them takes as long as to read them."""
+    if xml.count(_NEXT) != rows - 1:
+        return xml
+    return xml[: xml.find(_CONTENTS)] + xml[xml.rfind(_CONTENTS) :]
 
 
 def _next_token(xml: bytes, what: str) -> str | None:
@@ -134,9 +134,9 @@ def parse_page(xml: bytes, what: str) -> Page:
     folders = _FOLDER.findall(xml) if _PREFIXES in xml else []
     if columns is None or xml.count(_PREFIXES) != len(folders):
         return _parse_by_the_book(xml, what)
-    around = _around_rows(xml)
-    url_coded = _URL_CODED.search(around) is not None
     keys, times, etags, sizes = columns
+    around = _around_rows(xml, len(keys))
+    url_coded = _URL_CODED.search(around) is not None
     try:
         rows = _rows(_decode(keys, url_coded), times, etags, sizes, _classes(xml, len(keys)))
     except (pa.ArrowException, ValueError) as error:

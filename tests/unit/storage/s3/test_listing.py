@@ -110,7 +110,7 @@ def test_a_page_that_does_not_add_up_is_an_error_and_never_a_shorter_page(xml: s
         parse_page(xml.encode(), "listing")
 
 
-@pytest.mark.parametrize("name", ["KeyCount", "EncodingType", "IsTruncated"])
+@pytest.mark.parametrize("name", ["KeyCount", "EncodingType", "IsTruncated", "NextContinuationToken"])
 @pytest.mark.parametrize("place", ["</Contents><Contents>", "</ListBucketResult>"])
 def test_what_a_page_says_of_itself_counts_before_between_and_after_its_objects(
     name: str, place: str
@@ -128,6 +128,13 @@ def test_what_a_page_says_of_itself_counts_before_between_and_after_its_objects(
     if name == "KeyCount":
         with pytest.raises(FormatError):
             parse_page(moved.replace(said, "<KeyCount>3</KeyCount>").encode(), "listing")
+
+
+def test_a_page_that_says_between_its_objects_that_more_follow_is_not_the_last() -> None:
+    said = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+    xml = page(contents("a"), contents("b")).replace("</Contents><", f"</Contents>{said}<", 1)
+    assert "<IsTruncated>false</IsTruncated>" in xml
+    assert parse_page(xml.encode(), "listing").next_token == "t"
 
 
 class Lister:
