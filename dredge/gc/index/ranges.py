@@ -281,8 +281,9 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
         for key, data in get_files(reader, ids):
             metarange_id = key.removeprefix(METADATA)
             pieces = [np.empty(0, np.int32)]
-            for block, infos in metaranges.read(data, key, metarange_id):
+            for block in metaranges.read(data, key, metarange_id):
                 if block not in rows:
+                    infos = metaranges.decode(block, key)
                     rows[block] = np.array(
                         [place.setdefault(info.id, len(place)) for info in infos], np.int32
                     )

@@ -84,33 +84,30 @@ def is_table_id(text: str) -> bool:
 
 
 class MetarangeReader:
-    """Reads metaranges of successive commits, which share most blocks and records: each is decoded once."""
+    """Reads metaranges of successive commits, which share most blocks and records: each is read once."""
 
     def __init__(self) -> None:
         self.infos: dict[Record, RangeInfo] = {}
         self._seen: dict[bytes, Block] = {}
-        self._decoded: dict[Block, list[RangeInfo]] = {}
 
-    def read(
-        self, data: bytes, name: str, expected_id: str | None = None
-    ) -> Iterator[tuple[Block, list[RangeInfo]]]:
-        """Read a metarange; yields its blocks (equal ones are the same object), and their ranges."""
-        table = read_table(data, name, kind=METARANGES, expected_id=expected_id, seen=self._seen)
-        for number, block in enumerate(table.blocks):
-            if (infos := self._decoded.get(block)) is None:
-                place = f"{name}, block {number}"
-                infos = self._decoded[block] = [self._decode(record, place) for record in block.records]
-            yield block, infos
+    def read(self, data: bytes, name: str, expected_id: str | None = None) -> list[Block]:
+        """Read the blocks of a metarange; equal ones are the same object."""
+        return read_table(data, name, kind=METARANGES, expected_id=expected_id, seen=self._seen).blocks
 
-    def _decode(self, record: Record, name: str) -> RangeInfo:
-        if (info := self.infos.get(record)) is None:
-            info = self.infos[record] = RangeInfo.decode(*record, name)
-        return info
+    def decode(self, block: Block, name: str) -> list[RangeInfo]:
+        """Decode the ranges of a block."""
+        new = (record for record in block.records if record not in self.infos)
+        self.infos |= {record: RangeInfo.decode(*record, name) for record in new}
+        return [self.infos[record] for record in block.records]
 
 
 def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> list[RangeInfo]:
     """Read the ranges of a metarange, sorted by key."""
-    return [info for _, infos in MetarangeReader().read(data, name, expected_id) for info in infos]
+    reader = MetarangeReader()
+    found = [info for block in reader.read(data, name, expected_id) for info in reader.decode(block, name)]
+    if len({info.id for info in found}) != len(found):
+        raise FormatError(f"{name}: lists a range twice")
+    return found
 
 
 # Range and metarange files of a namespace, and those of refs dumps, by id.

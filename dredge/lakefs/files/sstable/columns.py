@@ -12,7 +12,6 @@ are copied.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -156,10 +155,6 @@ class RangeDecoder:
     def _read_few(self, name: str, data: bytes) -> pa.RecordBatch | None:
         return read_few(data, name, self._names, self._expected.get(name))
 
-    @cached_property
-    def _kernels(self) -> Any:
-        return kernels()
-
     def _decode(self, data: bytes, name: str) -> _Decoded:
         envelope = read_envelope(data, name, RANGES, self._expected.get(name))
         before, self._before = self._before, self._nothing
@@ -171,13 +166,13 @@ class RangeDecoder:
         array, blocks = np.frombuffer(data, np.uint8), self._read_index(data, name, envelope)
         state = np.zeros(k.STATE_SIZE, np.int64)
         state[k.KEY_SIZE] = -1  # there is no key before the first
-        self._kernels.measure(array, envelope.data_size, blocks, before.data, before.blocks, state)
+        kernels().measure(array, envelope.data_size, blocks, before.data, before.blocks, state)
         _check(blocks, name, state)
         columns = self._allocate(name, envelope, state)
         largest = int(state[k.LARGEST]) + k.SLACK
         if largest > len(self._scratch):
             self._scratch, self._key = np.empty(largest, np.uint8), np.empty(largest, np.uint8)
-        self._kernels.decode(array, blocks, before.blocks, before.state, self._scratch, self._key, state)
+        kernels().decode(array, blocks, before.blocks, before.state, self._scratch, self._key, state)
         _check(blocks, name, state)
         last_key = self._key[: max(0, int(state[k.KEY_SIZE]))].tobytes()
         rows, *sizes = state[[k.ROW, k.KEY_TOTAL, k.VALUE_TOTAL]].tolist()
@@ -191,7 +186,7 @@ class RangeDecoder:
         blocks, found = np.empty((envelope.blocks + 1, k.BLOCK_CELLS), np.int64), 0
         for handle, _ in index_blocks(data, envelope, name):
             block = np.frombuffer(load_block(data, handle, name, "index block"), np.uint8)
-            found = self._kernels.read_index(block, blocks, found)
+            found = kernels().read_index(block, blocks, found)
             if found < 0:
                 raise damaged(
                     name, f"index block at {handle}", "damaged, or more blocks than the properties state"

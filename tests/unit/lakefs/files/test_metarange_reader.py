@@ -22,8 +22,8 @@ def written(infos: list[RangeInfo]) -> WrittenTable:
 
 
 def read(metaranges: MetarangeReader, table: WrittenTable, data: bytes | None = None) -> list[RangeInfo]:
-    pieces = metaranges.read(table.data if data is None else data, "metarange", table.id)
-    return [found for _, infos in pieces for found in infos]
+    blocks = metaranges.read(table.data if data is None else data, "metarange", table.id)
+    return [found for block in blocks for found in metaranges.decode(block, "metarange")]
 
 
 @settings(deadline=None, max_examples=50)
@@ -39,10 +39,10 @@ def test_metaranges_that_share_blocks_are_read_as_alone(versions: list[dict[int,
 def test_equal_blocks_are_decoded_once() -> None:
     infos = [info(number) for number in range(200)]
     metaranges = MetarangeReader()
-    first = list(metaranges.read((table := written(infos)).data, "first", table.id))
+    first = metaranges.read((table := written(infos)).data, "first", table.id)
     infos[100] = info(100, 1)
-    second = list(metaranges.read((table := written(infos)).data, "second", table.id))
-    new = {id(block) for block, _ in second} - {id(block) for block, _ in first}
+    second = metaranges.read((table := written(infos)).data, "second", table.id)
+    new = {*second} - {*first}
     assert len(first) > 20
     assert 1 <= len(new) <= 3
 
@@ -66,3 +66,10 @@ def test_a_metarange_under_the_name_of_another_is_refused() -> None:
     read(metaranges, one)
     with pytest.raises(FormatError):
         read(metaranges, one, other.data)
+
+
+def test_a_metarange_that_lists_a_range_twice_is_refused() -> None:
+    one, other = info(1), info(2)
+    twice = RangeInfo(one.id, other.min_key, other.max_key, 100, 1)
+    with pytest.raises(FormatError):
+        read_metarange(written([one, twice]).data, "metarange")
