@@ -21,7 +21,8 @@ import json
 import os
 import sys
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -46,7 +47,7 @@ from dredge.storage.s3.resolving import (
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from obstore.store import ClientConfig, RetryConfig, S3Store
+    from obstore.store import ClientConfig, RetryConfig, S3Credential, S3Store
 
 _REFUSED = {
     "--x-s3": (
@@ -391,9 +392,19 @@ def _obstore(options: StorageOptions, bucket: str) -> S3Store | None:
     return _build_obstore(access, options.requester_pays, bucket) if usable else None
 
 
+def _keys_now(keys: Any) -> S3Credential:
+    # obstore's own provider loads boto3's manager of uploads and downloads, too.
+    frozen = keys.get_frozen_credentials()
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": datetime.now(UTC) + CREDENTIALS_KEPT,
+    }
+
+
 @translated("making the client of S3")
 def _build_obstore(access: Access, requester_pays: bool, bucket: str) -> S3Store:
-    from obstore.auth.boto3 import Boto3CredentialProvider
     from obstore.store import S3Store
 
     client_options: ClientConfig = {
@@ -415,15 +426,13 @@ def _build_obstore(access: Access, requester_pays: bool, bucket: str) -> S3Store
     if not access.is_anonymous:
         doing = f"asking for the credentials of bucket {bucket}"
         with translated(doing):
-            try:
-                settings["credential_provider"] = Boto3CredentialProvider(
-                    access.session, ttl=CREDENTIALS_KEPT
-                )
-            except ValueError:
+            keys = access.session.get_credentials()
+            if keys is None:
                 raise ConfigError(
                     f"no credentials for bucket {bucket}: set them in the connection, the environment or the"
                     " machine's role."
-                ) from None
+                )
+            settings["credential_provider"] = partial(_keys_now, keys)
             settings["credential_provider"]()  # raises boto3's errors
     retries: RetryConfig = {"max_retries": READ_ATTEMPTS - 1, "retry_timeout": timedelta(minutes=2)}
     return S3Store(
