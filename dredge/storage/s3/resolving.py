@@ -257,9 +257,16 @@ def _core_session(options: StorageOptions) -> Any:
 @cache
 def _loader() -> Any:
     # Each session would read the description of S3 again, which takes a third of a second.
-    from botocore.loaders import create_loader
+    from botocore.loaders import Loader
 
-    return create_loader(os.environ.get("AWS_DATA_PATH"))
+    class Named(Loader):
+        def list_available_services(self, _: str) -> list[str]:
+            # botocore looks into the folders of all 400 services, to refuse a name that is not among them.
+            folders = filter(os.path.isdir, self.search_paths)
+            return sorted({name for folder in folders for name in os.listdir(folder)})
+
+    paths = os.environ.get("AWS_DATA_PATH", "").split(os.pathsep)
+    return Named([os.path.expanduser(os.path.expandvars(path)) for path in paths if path])
 
 
 def _take_on(core: Any, options: StorageOptions) -> None:
