@@ -21,15 +21,13 @@ import inspect
 import itertools
 import json
 import logging
-import multiprocessing
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_EXCEPTION, BrokenExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, Self, get_type_hints
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.runs.clock import running_seconds, utc_now
@@ -38,6 +36,9 @@ from dredge.runs.parts import cache_parts
 from dredge.runs.payload import Json, from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 type TaskFunction = Callable[[Json, Json], Json]
 
@@ -79,8 +80,11 @@ class LocalRunner:
         if self.processes == 0:
             return list(ordered_map(functools.partial(fn, config), tasks, getattr(fn, "at_once", 1)))
         if self._pool is None:
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
             # Spawned, not forked: the storage clients own threads and must not be inherited.
-            self._pool = ProcessPoolExecutor(self.processes, mp_context=multiprocessing.get_context("spawn"))
+            self._pool = ProcessPoolExecutor(self.processes, mp_context=get_context("spawn"))
         futures = [self._pool.submit(fn, config, task) for task in tasks]
         done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         for future in waiting:
@@ -93,7 +97,7 @@ class LocalRunner:
 
     def _ended(self, error: BaseException) -> BaseException:
         """Return the error to raise for a task's; a killed process ends all tasks."""
-        if not isinstance(error, BrokenProcessPool):
+        if not isinstance(error, BrokenExecutor):
             return error
         self._pool = None
         return UnavailableError(

@@ -43,13 +43,11 @@ from dredge.undo.leftovers import (
 )
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.side_run import Tally, note_outcomes, shares_of, side_run, work_through
-from dredge.undo.ways import QUARANTINE, VERSIONS, PurgeConfig
+from dredge.undo.ways import PURGES_FOLDER, QUARANTINE, VERSIONS, PurgeConfig
 from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 
-# Below the folder with lease and pins.
-FOLDER = "purges"
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 _WENT = (ledger.DELETED, ledger.MISSING)
@@ -83,7 +81,7 @@ def purge(
         collected.repository,
         collected.uri,
         collected.state,
-        f"{collected.state.uri}/{FOLDER}",
+        f"{collected.state.uri}/{PURGES_FOLDER}",
         "purge",
         to_json(config),
         holder,

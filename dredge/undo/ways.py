@@ -14,6 +14,8 @@ OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 AUTO = "auto"
 # Below the folder of a run.
 QUARANTINE_FOLDER = "quarantine"
+# Of purges, below the folder with lease and pins.
+PURGES_FOLDER = "purges"
 WORDS = {
     OFF: "deletions are permanent",
     VERSIONS: "the bucket keeps deleted objects as older versions",

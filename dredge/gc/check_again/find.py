@@ -25,7 +25,6 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import PLAN, Run
 from dredge.gc.subtract import EXPIRED
-from dredge.gc.undo import open_swept
 from dredge.hashing import hash64
 from dredge.lakefs.files.ranges import list_tables
 from dredge.runs.folder import RunFolder
@@ -140,6 +139,8 @@ def _unseen(
     """Add objects of a new deletion that branches serve, although no answer about staging has them."""
     if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
+    from dredge.gc.undo import open_swept
+
     try:
         swept = open_swept(item.deletion.run_uri, options=run.options)
         rows = [swept.folder.read_part(part, ["hash", "size"]) for part in swept.candidates]
@@ -183,6 +184,8 @@ def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: F
 
 def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Table]:
     """The rows of the ledger with some hashes, without kept objects."""
+    from dredge.gc.undo import open_swept
+
     try:
         swept = open_swept(item.deletion.run_uri, options=run.options)
         tables = [_ROWS.empty_table()]

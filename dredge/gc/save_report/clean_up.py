@@ -72,14 +72,13 @@ from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
 from dredge.undo.pins import PINS, Pin, Place, ended_pins, find_old_folders, is_seen, read_pins
-from dredge.undo.purge import FOLDER as PURGES
-from dredge.undo.ways import QUARANTINE_FOLDER
+from dredge.undo.ways import PURGES_FOLDER, QUARANTINE_FOLDER
 from dredge.xid import is_xid
 
 ROOT = "_lakefs/retention/gc"  # folder of the deleter, relative to the namespace
 OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
-SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES}", METADATA_RUNS))
+SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES_FOLDER}", METADATA_RUNS))
 """Folders of purges and collections of metadata."""
 FILES_PENDING = f"{METADATA_RUNS.removeprefix(f'{STATE}/')}/{PENDING}"
 """Pending lists of range and metarange files, relative to `OWN`."""

@@ -19,7 +19,6 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.insight.base_run import base_of_run, runs_below
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.what_if import as_now, by_days, what_if
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Plan, Run
@@ -320,6 +319,8 @@ def _count(run: Run) -> dict[str, Any] | None:
     if names > most:
         text = f"Not counted here: active ranges have {names:,} entries. `dredge gc cost` counts them."
         return {"about": text}
+    from dredge.gc.insight.what_if import as_now, by_days, what_if
+
     proposals = as_now(base.rules) + by_days(base.rules, DAYS)
     with at_once() as ask:
         foreseen_read = ask(what_if, base, proposals)

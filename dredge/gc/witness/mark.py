@@ -36,7 +36,6 @@ import pyarrow.compute as pc
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
-from dredge.gc.metadata.deleting import Sought, restore_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
@@ -52,6 +51,7 @@ from dredge.storage.parallel import at_once, ordered_map
 if TYPE_CHECKING:
     from dredge.gc.index.ranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
+    from dredge.gc.metadata.deleting import Sought
     from dredge.runs.payload import PartInfo
 
 log = logging.getLogger("dredge")
@@ -287,6 +287,8 @@ def demand_metaranges(
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
         return files
+    from dredge.gc.metadata.deleting import restore_metaranges
+
     sought = restore_metaranges(
         run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
     )

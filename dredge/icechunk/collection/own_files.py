@@ -48,7 +48,7 @@ from dredge.storage import ObjectReader, StorageOptions
 from dredge.storage.keys import is_plain
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.pins import PINS, Place, ended_pins, find_old_folders, read_pins
-from dredge.undo.purge import FOLDER as PURGES
+from dredge.undo.ways import PURGES_FOLDER
 from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
@@ -56,7 +56,7 @@ _BOOKKEEPING = re.compile(
     rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PENDING}/[^/]+\.parquet"
     rf"|{PINS}/[^/]+(?:/[^/]+)?"
 )
-_OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
+_OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES_FOLDER})/([^/]+)/.+", re.DOTALL)
 
 log = logging.getLogger("dredge")
 PART_IDS = 2_000_000
@@ -143,7 +143,7 @@ def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: 
     named = {state.run_uri for state in versions}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
     places = [Place(OWN_RUNS, kept, partial(_is_ours, run))]
-    places += [Place(name, kept, lambda _runs, _run_id: True) for name in (EXPIRATIONS, PURGES)]
+    places += [Place(name, kept, lambda _runs, _run_id: True) for name in (EXPIRATIONS, PURGES_FOLDER)]
     listed = ordered_map(lambda place: find_old_folders(run, run.state, place, oldest), places, len(places))
     for old in listed:
         found.folders |= old.folders
