@@ -9,12 +9,13 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from benchmarks.shapes import Shape
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key

@@ -7,12 +7,12 @@ so that the pages read a run of that size. A copy without the ledger represents 
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from benchmarks.scale_objects import Virtual, etags, sizes, strings
 from dredge.gc.bulk_delete import BulkDeleteOutput

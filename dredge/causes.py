@@ -4,13 +4,13 @@ Each client maps its errors to a cause; the cause alone decides about the error'
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """A row of the table."""
 
     name: str

@@ -20,8 +20,9 @@ import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError
 
@@ -45,8 +46,7 @@ class SettingError(ConfigError):
         self.name, self.text = name, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One setting."""
 
     field: str

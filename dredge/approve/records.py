@@ -17,9 +17,10 @@ request.
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
 
 from dredge.approve.settings import ALWAYS, NEVER
 from dredge.errors import ConflictError, FormatError, NotFoundError, RefusedError, RejectedError
@@ -118,8 +119,7 @@ AIRFLOW, TIME_OUT = "Airflow", "time-out"
 _NO = "rejected.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A request for approval; a payload."""
 
     run_id: str
@@ -150,8 +150,7 @@ class Request:
         return min(approved_at + (self.answer_until - self.asked_at), self.sweep_until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """An answer; a payload."""
 
     request: str  # SHA-256 of the request's bytes
@@ -163,8 +162,7 @@ class Answer:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A request with its answers."""
 
     request: Request

@@ -21,9 +21,10 @@ other text, be a link, or count as HTML.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from dredge.approve.records import (
     TIME_OUT,
@@ -74,8 +75,7 @@ def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], 
     run.lease.release(run.plan.lease)
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
+class Approvals(Struct, frozen=True):
     """The requests and answers of a collector's runs."""
 
     output: type[ApproveOutput]
@@ -218,8 +218,7 @@ def _shown(character: str) -> str:
 EXAMPLES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A request to a person."""
 
     subject: str

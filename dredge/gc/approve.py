@@ -6,12 +6,12 @@ The request shows the largest folders and branches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.approve import records
 from dredge.approve.records import Asked
@@ -124,8 +124,7 @@ GONE = "(a deleted branch)"
 type Branches = tuple[str, ...]
 
 
-@dataclass(slots=True)
-class ByBranch:
+class ByBranch(Struct):
     """Candidates by the branches of the newest expired commit with them."""
 
     named: dict[Branches, Amount] = field(default_factory=dict)
@@ -133,8 +132,7 @@ class ByBranch:
     unread: list[str] = field(default_factory=list)  # limits and unreadable sources, as sentences
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
+class _Candidates(Struct, frozen=True):
     """Sorted hashes, sizes, and the number of the newest commit with each; -1 for none."""
 
     hashes: npt.NDArray[np.uint64]
@@ -165,8 +163,7 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(Struct, frozen=True):
     """Candidates by the branch of the newest expired commit with them; also held candidates."""
 
     hashes: dict[str, Hashes]  # sorted, by branch; deleted branches share a name

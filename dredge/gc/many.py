@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
+from msgspec import Struct
+
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.run import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFSClient, Repository
@@ -60,8 +62,7 @@ class ManyConfig(Settings):
             raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The chosen repositories."""
 
     repositories: list[str]  # names, in order

@@ -11,8 +11,9 @@ beside the outer one's `data/` and `_lakefs/`, as below the root of a bucket; an
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from dredge.errors import RefusedError
 from dredge.storage.location import place_of, spelled
@@ -24,8 +25,7 @@ _DUMMY = "dummy"
 _LOCAL = f"{canonical_scheme('local')}://"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Struct, frozen=True, kw_only=True):
     """The keys to find in entries: those of a storage namespace."""
 
     namespace: str

@@ -15,8 +15,9 @@ was found. So one coarse comparison with any server is enough.
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig

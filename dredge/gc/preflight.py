@@ -9,8 +9,9 @@ server    reachable, its version, the repository
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from dredge.errors import (
     BlockedError,
@@ -75,8 +76,7 @@ _SAMPLE_ROWS = 20_000
 """Objects listed to find storage classes and, before the first run, a lower bound of their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Site:
+class _Site(Struct, frozen=True):
     config: GCConfig
     client: LakeFSClient
     repository: Repository

@@ -24,9 +24,10 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
+from msgspec import Struct, field, structs
 
 from dredge.errors import (
     ConfigError,
@@ -171,7 +172,7 @@ def find_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Collection
         if index.part_of(name) is not None:
             ranges[name] = RangeFacts(index.places[name][1], b"", b"", name in heads)
         elif name in heads:
-            ranges[name] = replace(heads[name], head=True)
+            ranges[name] = structs.replace(heads[name], head=True)
         elif name not in others and name not in metaranges:
             unknown[name] = info
     opened = set(metaranges)
@@ -197,8 +198,7 @@ def _read_others(run: Run) -> set[str]:
         return set()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Referred:
+class Referred(Struct, frozen=True, kw_only=True):
     """The addresses of another repository in the collected namespace."""
 
     repository: str

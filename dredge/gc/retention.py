@@ -56,9 +56,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.lakefs import Commit, Ref, Rules
@@ -146,8 +148,7 @@ class PolicyRule:
         return any(compile_glob(glob).fullmatch(branch) for glob in self.branches)
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """The commits that a rule keeps in a repository now, and the matching branches."""
 
     rule: PolicyRule
@@ -155,8 +156,7 @@ class Keep:
     commits: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
+class RetentionPolicy(Struct, frozen=True):
     """Rules, all of which count, and a name for messages."""
 
     rules: tuple[PolicyRule, ...]
@@ -345,8 +345,7 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 _NAMES_MAX = 5
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """The end of a commit, and the lines through it."""
 
     heads: list[str] = field(default_factory=list)  # names of the branches at the commit
@@ -362,8 +361,7 @@ class Line:
         return bool(self.heads) or (self.until is not None and self.until > now)
 
 
-@dataclass(slots=True)
-class _Through:
+class _Through(Struct):
     """The lines through a commit, by their days: their number, and one of their branches ("" for a leaf's line)."""
 
     count: dict[int, int] = field(default_factory=lambda: defaultdict(int))

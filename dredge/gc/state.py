@@ -10,10 +10,12 @@ This module also finds earlier runs of the repository, and runs of other collect
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import CLEAN
@@ -113,8 +115,7 @@ class StateStore(VersionStore[RunState]):
             yield from ((folder, part) for part in located.hashes.shards.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """A state and the folder of its run."""
 
     state: RunState

@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import batched, chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.gc.bulk_delete import BulkDeleteOutput
@@ -184,16 +184,14 @@ def _words(canary: Canary) -> str:
 SAMPLES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartLooks:
+class PartLooks(Struct, frozen=True, kw_only=True):
     """A file of the ledger, and the least number of deleted objects to look up, None for all; a payload."""
 
     part: PartInfo
     looks: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True, kw_only=True):
     """The result of a file of the ledger; a payload."""
 
     deleted: int  # number of objects deleted or missing in the ledger

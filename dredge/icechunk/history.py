@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import Struct
+
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.format.metadata import SnapshotEntry, instant
 
 MAIN = "main"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
+class Ref(Struct, frozen=True, order=True):
     """A branch or a tag: its kind is "branch" or "tag", its tip the id of a snapshot."""
 
     kind: str

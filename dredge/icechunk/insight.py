@@ -9,7 +9,6 @@ single owner.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
@@ -37,8 +37,7 @@ _ROWS_HELD = 8 << 20
 type _Ints = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """The objects kept by a single ref or snapshot, and the snapshots reached only from this ref; a payload."""
 
     owner: str
@@ -47,8 +46,7 @@ class Share:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """The storage of a repository; a payload."""
 
     objects: int
@@ -60,8 +58,7 @@ class Cost:
     snapshots: tuple[Share, ...]  # by snapshot, the most bytes first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Owners:
+class _Owners(Struct, frozen=True, kw_only=True):
     hashes: npt.NDArray[np.uint64]
     numbers: _Ints  # rows: lowest ref, highest ref, lowest snapshot, highest snapshot
 
@@ -183,8 +180,7 @@ def _owners_of(named: Sequence[tuple[str, int]], refs: _Ints) -> _Owners:
     return _Owners.merge([found]) if len(named) else found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The reasons why an object is kept, or its deletion; a payload."""
 
     keys: tuple[str, ...]

@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format import metadata
@@ -72,8 +73,7 @@ _LISTED_MAX = 1000
 _READ_MAX = 16
 
 
-@dataclass(slots=True)
-class KnownSnapshots:
+class KnownSnapshots(Struct):
     """Parents of snapshot files of spec 1: ETag of the file and entry, by id. The ETag reveals changes: an expiration
     rewrites such a file in place, and a person may restore an earlier one."""
 

@@ -15,9 +15,10 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.storage import ObjectInfo, StorageOptions, open_reader
@@ -25,8 +26,7 @@ from dredge.storage import ObjectInfo, StorageOptions, open_reader
 log = logging.getLogger("dredge")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=True, kw_only=True):
     """The inventory of a run."""
 
     uri: str  # of its manifest.json, or of a table or a folder of tables
@@ -45,8 +45,7 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 _CLOCKS = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryFile:
+class InventoryFile(Struct, frozen=True, kw_only=True):
     """A file of an inventory; a payload."""
 
     uri: str
@@ -54,8 +53,7 @@ class InventoryFile:
     md5: str  # of its bytes, in hexadecimal digits; "" without a manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """The format of the files of an inventory; a payload."""
 
     kind: FileFormat
@@ -66,8 +64,7 @@ class Layout:
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """A checked inventory whose files are not read yet."""
 
     source: Inventory

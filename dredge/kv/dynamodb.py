@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from dredge import causes
 from dredge.connections import check_key, check_server_url
 from dredge.errors import ConfigError, DredgeError
@@ -43,8 +45,7 @@ _THROTTLED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TableAddress:
+class TableAddress(Struct, frozen=True):
     """Address of a table. A region or endpoint of None is taken from the environment."""
 
     table: str

@@ -9,10 +9,11 @@ import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError, ConflictError
 
@@ -53,8 +54,7 @@ class GuardFailedError(ConflictError):
         """Outcomes of the rows in earlier transactions, in the form that `delete_rows` returns."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRate:
+class ReadRate(Struct, frozen=True):
     """Limits for scanning a table of a store that charges for reads."""
 
     units_per_second: float | None = None  # DynamoDB read capacity units over all segments; None is unlimited

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+
+class Repository(Struct, frozen=True):
     """A repository."""
 
     name: str
@@ -18,16 +19,14 @@ class Repository:
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A branch or a tag, and the id of its commit."""
 
     id: str
     commit_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitText:
+class CommitText(Struct, frozen=True):
     """Fields of a commit needed only for its id; `generation` is the largest generation of its parents, plus 1."""
 
     committer: str
@@ -57,8 +56,7 @@ class Rules:
     branches: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class UncommittedPage:
+class UncommittedPage(Struct, frozen=True):
     """A page of uncommitted addresses."""
 
     run_id: str  # the server's id of this scan, equal on all its pages
@@ -66,24 +64,21 @@ class UncommittedPage:
     token: str | None  # continuation token of the next page; None on the last page
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCommits:
+class PreparedCommits(Struct, frozen=True):
     """The server's id of a prepare_commits run, and the URI of its CSV file with the active commits."""
 
     run_id: str
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Id of an installation, and its total number of requests, from the key-value store."""
 
     installation_id: str
     requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """A lakeFS server: scheme, host and port in canonical form, and the id of its installation.
 
     The id is None if the server does not return it. A restored copy of a database has the id of its original.
@@ -93,8 +88,7 @@ class Environment:
     installation_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStats:
+class ObjectStats(Struct, frozen=True):
     """An object at a ref: path, full URI of its address, ETag and size."""
 
     path: str
@@ -103,8 +97,7 @@ class ObjectStats:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A difference between a branch's staging area and its head; `type` is "added", "changed" or "removed"."""
 
     path: str

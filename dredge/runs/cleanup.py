@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import batched
 from typing import Any
 
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.runs.payload import PartInfo, StepOutput
@@ -26,8 +26,7 @@ from dredge.storage import DeleteOutcome, ObjectReader, StorageOptions, open_del
 log = logging.getLogger("dredge")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFiles:
+class ListedFiles(Struct, frozen=True):
     """Sizes and ages of listed files."""
 
     sizes: dict[str, int]  # of all files, by key
@@ -103,8 +102,7 @@ def _load[S: State](store: VersionStore[S], name: str, sha256: str | None) -> S:
 _KEYS = 1000
 
 
-@dataclass(slots=True)
-class Superseded:
+class Superseded(Struct):
     """Dredge's own files that no run needs any more. Keys are relative to the deleter's folder."""
 
     bookkeeping: list[str] = field(default_factory=list)  # files of state, counts, index and lists

@@ -6,9 +6,10 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+
+from msgspec import Struct
 
 from dredge.errors import RefusedError
 from dredge.storage import ObjectWriter, store_clock
@@ -78,8 +79,7 @@ BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 END = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """Half-open intervals of time, sorted and disjoint; for the times in names of slices. `intervals`: start and end of
     each, aware UTC."""
 

@@ -13,9 +13,10 @@ or confirmation counts.
 import getpass
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.runs.payload import from_file, to_json
@@ -27,8 +28,7 @@ PEOPLE = "people"
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
+class Consent(Struct, frozen=True, kw_only=True):
     """A statement of a person; a payload."""
 
     consent_id: str  # later records have greater ids

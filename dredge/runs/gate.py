@@ -20,8 +20,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.runs.clock import running_seconds
@@ -71,8 +72,7 @@ def _shut(key: str) -> str:
     return f"{key}.shut"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateConfig:
+class GateConfig(Struct, frozen=True, kw_only=True):
     """Configuration of a worker's gate; a payload."""
 
     lease: LeaseGrant

@@ -18,8 +18,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from dredge.errors import (
     DredgeError,
@@ -41,8 +42,7 @@ _ROUNDS_MAX = 20
 _BEATS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseGrant:
+class LeaseGrant(Struct, frozen=True):
     """The lease as its holder has it. `fencing`: number of this grant; larger than that of every earlier grant."""
 
     holder: str
@@ -50,8 +50,7 @@ class LeaseGrant:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLease:
+class HeldLease(Struct, frozen=True):
     """The contents of the lease object; holder "" is a released lease."""
 
     holder: str

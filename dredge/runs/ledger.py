@@ -9,12 +9,12 @@ takes the best outcome of each object.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.runs.folder import RunFolder
 from dredge.runs.parts import get_part_cache, grouped_bytes, parquet_bytes, read_parquet
@@ -44,8 +44,7 @@ OUTCOMES = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED)
 FINAL = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """Outcomes of the candidates of a part."""
 
     part: PartInfo

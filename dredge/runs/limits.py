@@ -7,8 +7,9 @@ helps).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from dredge.settings import setting
 
@@ -23,8 +24,7 @@ type Verdict = Literal["passed", "awaiting_approval", "refused"]
 _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """The result of a guard. `limit`: its bound; None if absent."""
 
     rule: str
@@ -34,8 +34,7 @@ class Finding:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Upper bounds; None is no limit."""
 
     objects: int | None = None  # number of deleted objects
@@ -100,8 +99,7 @@ def worst(findings: Iterable[Finding]) -> Verdict:
 EXAMPLES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Struct, frozen=True, kw_only=True):
     """Count and size of a kind of objects; a payload."""
 
     objects: int = 0

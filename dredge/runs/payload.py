@@ -1,7 +1,7 @@
 """Values as JSON, for tasks and for files of runs and states; the summary of a step, its parts, and typed views of it.
 
-A payload is a frozen dataclass of text, numbers, bytes, times, tuples, mappings, and other payloads. Its fields are its
-format. A missing or mistyped field is an error with the field's name.
+A payload is a frozen `Struct` or dataclass of text, numbers, bytes, times, tuples, mappings, and other payloads. Its
+fields are its format. A missing or mistyped field is an error with the field's name.
 
 A summary is written last. A reader of a step uses only the parts in its summary, so files of a killed try do no harm.
 """
@@ -13,11 +13,12 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import msgspec
+from msgspec import Struct, field
 
 from dredge.errors import DredgeError, FormatError, RefusedError
 
@@ -53,7 +54,7 @@ def to_json(value: object) -> Json:
 
 def from_json[T](kind: type[T], value: object) -> T:
     """Convert the JSON of `to_json` to a payload; unknown fields are ignored. Raises FormatError: a field is missing or
-    of another type; DredgeError: `__post_init__` of the dataclass refused it."""
+    of another type; DredgeError: `__post_init__` of the class refused it."""
     if kind not in _KNOWN:
         with _LEARNING:
             msgspec.json.Decoder(kind)
@@ -85,7 +86,7 @@ def from_sealed[T: HasDigest](kind: type[T], value: object) -> T:
 def from_file[T](kind: type[T], value: object) -> T:
     """Convert the JSON of a file to a payload. Fields with defaults must be present too, at any depth: a file without
     one was damaged, and the default may keep less than the file did. Raises FormatError: a field is missing or of
-    another type; DredgeError: `__post_init__` of the dataclass refused it."""
+    another type; DredgeError: `__post_init__` of the class refused it."""
     found = from_json(kind, value)
     lacking = _lacking(found, value)
     if lacking:
@@ -97,8 +98,12 @@ def _lacking(found: object, value: object) -> str:
     """Return the first field of a payload that its JSON lacks; "" if it has all."""
     pairs: Iterable[tuple[str, object, object]] = ()
     if isinstance(value, dict):
-        if dataclasses.is_dataclass(found):
+        names: Iterable[str] = ()
+        if isinstance(found, Struct):
+            names = found.__struct_fields__
+        elif dataclasses.is_dataclass(found):
             names = [item.name for item in dataclasses.fields(found)]
+        if names:
             absent = [name for name in names if name not in value]
             if absent:
                 return absent[0]
@@ -144,8 +149,7 @@ class PartInfo:
             object.__setattr__(self, "key", self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class StepSummary:
+class StepSummary(Struct, frozen=True):
     """The result of a step."""
 
     step: str

@@ -6,9 +6,10 @@ Checks of a group run in parallel, each in its own thread. A hanging service cos
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from dredge.errors import AlarmError, DefectError, DredgeError
 from dredge.runs.failures import defect
@@ -19,8 +20,7 @@ _ORDER: dict[Level, int] = {"ok": 0, "warning": 1, "error": 2}
 SECONDS_MAX = 18.0
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """The result of a check; a payload."""
 
     check: str
@@ -30,8 +30,7 @@ class Line:
     kind: str = ""  # of the error; "" if absent
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A check."""
 
     name: str  # stable; for the line of a check without an answer
@@ -39,8 +38,7 @@ class Check:
     todo: str = ""  # action for an error; "" takes that of the error's family
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """All results."""
 
     about: str

@@ -9,11 +9,12 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError, RejectedError
 from dredge.runs.failures import as_defects
@@ -140,8 +141,7 @@ DRY = "dry_run"
 ENDED = ("success", DRY)
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """The result of a step."""
 
     step: str
@@ -188,8 +188,7 @@ class StepResult:
         return f"{self.step}: {self.failure['message']}" if self.failure is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunResults:
+class RunResults(Struct, frozen=True):
     """The results of a run's steps, in their order."""
 
     steps: dict[str, StepResult]
@@ -300,8 +299,7 @@ def approval_action(outcome: str, command: str) -> str:
 log = logging.getLogger("dredge")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRow:
+class ReportRow(Struct, frozen=True):
     """Objects of a kind with the same outcome."""
 
     kind: str  # such as "unreferenced"
@@ -311,8 +309,7 @@ class ReportRow:
     size_bytes: int | None = None  # total size; None if unknown
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of the table. `text`: formats the value of a row in JSON."""
 
     title: str
@@ -378,8 +375,7 @@ _SUMMARY_TEMPLATE = _SHARED / "summary.html.j2"
 _SUMMARIES = "summaries"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of a repository."""
 
     repository: str

@@ -5,11 +5,11 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.runs import ledger
@@ -25,8 +25,7 @@ _DESCRIBED = ("size", "last_modified", "etag")
 _TURNS_MAX = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Protected:
+class Protected(Struct, frozen=True):
     """Whether an object may be deleted."""
 
     outcome: str = ""  # "" if it may; else its outcome in the ledger

@@ -26,8 +26,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, BrokenExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, get_type_hints
+
+from msgspec import Struct
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.runs.clock import running_seconds, utc_now
@@ -217,8 +218,7 @@ def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
+class Stores(Struct, frozen=True, kw_only=True):
     """URIs of a run, for its tasks."""
 
     run_uri: str
@@ -229,8 +229,7 @@ class Stores:
     progress: str  # folder of progress files, relative to the run folder
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRun:
+class WorkerRun(Struct, frozen=True):
     """A run in a task."""
 
     stores: Stores

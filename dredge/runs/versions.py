@@ -13,9 +13,10 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
@@ -36,8 +37,7 @@ _AT_ONCE = 16
 _VERIFY_BYTES_MAX = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A version of the state."""
 
     name: str
@@ -61,8 +61,7 @@ class State(Protocol):
         """The store's time when the last clean run was planned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Current[S: State]:
+class Current[S: State](Struct, frozen=True):
     """The state in the pointer."""
 
     etag: str | None = None  # of the pointer; None if absent

@@ -9,10 +9,10 @@ Equal hashes mean "perhaps the same": a collision keeps garbage and never delete
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
@@ -120,8 +120,7 @@ type Counts = npt.NDArray[np.int32]
 _NO_COUNTS: Counts = np.empty(0, np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """Hashes of addresses, each with a reference count: the number of active ranges with the address."""
 
     hashes: Hashes = field(default_factory=lambda: NONE)

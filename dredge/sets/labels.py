@@ -10,7 +10,6 @@ memory of one shard.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from dredge.sets.hashes import NONE, Hashes, locate, shard_of
 
@@ -28,8 +28,7 @@ _BUFFER_VALUES = 4 << 20
 type Column = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """The labels of every row."""
 
     columns: tuple[Column, ...]  # each has a value for each row
@@ -37,8 +36,7 @@ class Labels:
     combine: tuple[np.ufunc, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(Struct, frozen=True):
     """Hashes with their labels."""
 
     hashes: Hashes

@@ -6,10 +6,10 @@ A look-up holds one shard in memory at a time, for any size of the set.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
@@ -18,8 +18,7 @@ from dredge.sets.hashes import Counted, Hashes, contains, read_counted, read_has
 from dredge.storage import open_writer
 
 
-@dataclass(frozen=True, slots=True)
-class ShardedSet:
+class ShardedSet(Struct, frozen=True):
     """A set of hashes in files."""
 
     bits: int  # for 2**bits shards, by the first bits of the hash
@@ -51,8 +50,7 @@ class ShardedSet:
         return np.split(answer, np.cumsum([len(hashes) for hashes in wanted])[:-1])
 
 
-@dataclass(frozen=True, slots=True)
-class CountedSet:
+class CountedSet(Struct, frozen=True):
     """Reference counts in files, in layers.
 
     The first layer is complete. Each later layer adds a run's new ranges and subtracts its dropped ranges. An address
@@ -115,8 +113,7 @@ def _check(layers: Sequence[Counted], shard: int) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedSet:
+class LocatedSet(Struct, frozen=True):
     """A set of hashes, and the folder of its files."""
 
     uri: str
@@ -139,8 +136,7 @@ def in_any(
     return answers
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSet:
+class LiveSet(Struct, frozen=True):
     """All live addresses of a mark."""
 
     sets: tuple[LocatedSet, ...]  # an address in any of them is live

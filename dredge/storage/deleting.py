@@ -16,9 +16,11 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
@@ -107,8 +109,7 @@ _GONE = "missing on a second request; the first answer was lost ({})"
 _NO_VERSION = "; its version id is not known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Codes:
+class Codes(Struct, frozen=True, kw_only=True):
     """Meaning of the codes of keys that a request did not delete."""
 
     throttled: frozenset[str]  # the store was busy and did nothing

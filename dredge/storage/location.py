@@ -11,7 +11,9 @@ Source: lakeFS, pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL); Hadoop's
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.storage import schemes
@@ -20,8 +22,7 @@ from dredge.storage.options import AzureOptions, StorageOptions
 _SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """A container; `endpoint` is the URL of its account, without a trailing slash."""
 
     account: str
@@ -76,8 +77,7 @@ _LOCAL = f"{schemes.canonical_scheme('local')}://"
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A parsed URI."""
 
     driver: schemes.Driver

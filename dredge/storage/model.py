@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError, NotFoundError
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """Description of an object."""
 
     key: str
@@ -32,16 +32,14 @@ class ObjectInfo:
     storage_class: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """One level of a store, in key order: folders (each ends with "/") and objects."""
 
     folders: list[str]
     objects: list[ObjectInfo]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOutcome:
+class DeleteOutcome(Struct, frozen=True):
     """The outcome of one key."""
 
     key: str
@@ -194,8 +192,7 @@ LOOKS_PER_PAGE = 12
 and takes five to ten times as long; versitygw takes 80 times as long (21 ms of processor time, not 0.25)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Pages of a listing, compared with names."""
 
     names: Sequence[str]  # wanted names up to the end of the pages, after those of the stretch before

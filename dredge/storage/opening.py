@@ -6,7 +6,8 @@ that it uses.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError
 from dredge.storage import undo
@@ -17,8 +18,7 @@ from dredge.storage.options import StorageOptions
 type _Open[T] = Callable[[Location, StorageOptions], T]
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """The classes of one kind of store. They connect at their first call, not when they are opened."""
 
     reader: _Open[ObjectReader]

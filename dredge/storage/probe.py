@@ -6,8 +6,9 @@ Only the store's clock may be compared with an object's Last-Modified.
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from dredge.errors import (
     ConfigError,
@@ -66,8 +67,7 @@ _ORDERED = ("-B", "-a-x", "-a/x")
 """Names in byte order. An order that ignores case puts the first one last; an order by folders swaps the last two."""
 
 
-@dataclass(slots=True)
-class Probed:
+class Probed(Struct):
     """Results in a folder."""
 
     uri: str

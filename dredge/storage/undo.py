@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from dredge.errors import FormatError, RefusedError
 from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, ObjectReader, ObjectWriter, always
@@ -50,8 +51,7 @@ def check_source(
         raise FormatError(f"{key!r} changed since it was looked up; nothing was copied")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectVersion:
+class ObjectVersion(Struct, frozen=True, kw_only=True):
     """One version of an object, or a delete marker."""
 
     version_id: str
@@ -62,8 +62,7 @@ class ObjectVersion:
     last_modified: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(Struct, frozen=True):
     """Days after which lifecycle rules remove versions."""
 
     days: int | None  # after the deletion or replacement of an object; None for never
@@ -189,8 +188,7 @@ class ExactVersionDeleter:
         return self._deleter.delete(wanted, may_send)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedCopier:
+class StreamedCopier(Struct, frozen=True):
     """See `dredge.storage.undo.ObjectCopier`."""
 
     source: ObjectReader

@@ -25,9 +25,10 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import batched
 from typing import Literal
+
+from msgspec import Struct
 
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.rows import Entry, Guard, GuardFailedError, Row, RowCleaner, RowView
@@ -144,8 +145,7 @@ GUARD_TRIES = 3
 Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a finding."""
 
     finding: TrashFinding

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from dredge.errors import ConfigError, RefusedError
 from dredge.kv.rows import name_of, show, show_key
 from dredge.settings import HOURS_MAX, SECONDS_MAX, Settings, check_finite, check_settings, setting
@@ -45,8 +47,7 @@ KINDS: Mapping[str, str] = {
 _SMALL_STORE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class TrashFinding:
+class TrashFinding(Struct, frozen=True):
     """A partition or key that is not plainly live."""
 
     partition: bytes
@@ -89,8 +90,7 @@ class TrashLimits:
             raise ConfigError("a limit cannot be negative")
 
 
-@dataclass(frozen=True, slots=True)
-class TrashPlan:
+class TrashPlan(Struct, frozen=True):
     """Trash for removal."""
 
     run_id: str

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from msgspec import Struct
+
 from dredge import xid
 from dredge.errors import FormatError, RefusedError
 from dredge.kv.rows import Entry, Row, RowReader, RowView, show_key
@@ -138,8 +140,7 @@ def _branches(view: RowView, partition: bytes) -> dict[str, BranchRecord]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """Summary of rows."""
 
     rows: int
@@ -147,8 +148,7 @@ class Contents:
     digest: str  # SHA-256 over all keys and values in order, hex
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLook:
+class CommitLook(Struct, frozen=True):
     """Fields of a commit for the rules."""
 
     parents: tuple[str, ...]

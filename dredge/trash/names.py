@@ -15,8 +15,9 @@ Source: L62 of docs/lakefs-behaviour.md.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from dredge import xid
 
@@ -52,8 +53,7 @@ _COUNTDOWN_END = 32_500_915_200
 _WRAP = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """One life of a repository name."""
 
     repository: str

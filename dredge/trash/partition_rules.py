@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
+
+from msgspec import Struct, field
 
 from dredge.errors import WitnessError
 from dredge.kv.rows import show
@@ -27,8 +28,7 @@ from dredge.trash.look import Contents, InstanceLook, Look, RepositoryRecord, va
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True):
     """References of earlier looks."""
 
     # branch heads of the last look, by the partition of their repository

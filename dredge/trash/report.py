@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from dredge.kv.rows import show
 from dredge.runs import report as reports
@@ -20,8 +21,7 @@ _VERDICTS = ("trash", "wait", "report")
 _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanReport:
+class ScanReport(Struct, frozen=True):
     """The result of a look."""
 
     plan: TrashPlan
@@ -69,8 +69,7 @@ class ScanReport:
         return self.figures() | {"summary": add_up(self.findings, now), "findings": findings}
 
 
-@dataclass(frozen=True, slots=True)
-class CleanReport:
+class CleanReport(Struct, frozen=True):
     """The result of a clean."""
 
     scan: ScanReport

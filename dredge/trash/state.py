@@ -21,9 +21,10 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from dredge.errors import (
     ConflictError,
@@ -56,8 +57,7 @@ _OPEN, _REMOVED, _NOTED = "open.json", "removed.json", "noted.json"
 _MERGES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(Struct, frozen=True):
     """The right of one try to write a state folder and its store; `clock` is the folder's."""
 
     lease: Lease

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Literal
+
+from msgspec.structs import replace
 
 from dredge.errors import (
     DredgeError,

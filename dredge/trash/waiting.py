@@ -7,10 +7,10 @@ and its early keys would have waited already. Single keys are rows in partitions
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, LeaseHeldError
 from dredge.kv.rows import RowReader, show

@@ -12,10 +12,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.runs.consents import check_reason, record_consent
@@ -43,8 +44,7 @@ NOT_YET = "not_yet"
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged:
+class Acknowledged(Struct, frozen=True, kw_only=True):
     """A person's acknowledgement of an alarm."""
 
     who: str
@@ -52,8 +52,7 @@ class Acknowledged:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
+class Alarm(Struct, frozen=True, kw_only=True):
     """Live objects deleted by a run."""
 
     alarm_id: str  # run and try of the check

@@ -6,10 +6,10 @@ the kill, so a restore includes it. A purge leaves such an object, and then the 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.runs import ledger
@@ -22,8 +22,7 @@ _COLUMNS = ["address", "size", "etag", "hash", "reason"]
 _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class SweptRun:
+class SweptRun(Struct, frozen=True):
     """A run with deletions."""
 
     way: str  # undo way of its plan
@@ -32,8 +31,7 @@ class SweptRun:
     below: tuple[str, ...]  # folders of the repository with its deletions, each with its slash
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class Collected(Struct, frozen=True, kw_only=True):
     """A repository with collections."""
 
     repository: str
@@ -74,8 +72,7 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
 EXAMPLES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The objects of a restore."""
 
     objects: int

@@ -19,9 +19,11 @@ repeated in full. So a later check judges only
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import (
     ConflictError,
@@ -48,8 +50,7 @@ FORMAT = 2
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class Deletion(Struct, frozen=True, kw_only=True):
     """The candidates of a deleting run."""
 
     run_id: str
@@ -74,8 +75,7 @@ class Deletion:
         return self.expire_days is None or now < self.at + timedelta(days=self.expire_days + 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletions:
+class Deletions(Struct, frozen=True):
     """The records of a repository."""
 
     found: list[Deletion]
@@ -216,8 +216,7 @@ CHECKED = "checked"
 _KEY = f"{CHECKED}.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """A finished check."""
 
     run_id: str = ""  # the run of the check; "" without a check

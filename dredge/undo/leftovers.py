@@ -12,9 +12,11 @@ Pinned leftovers stay, and so does every leftover not exactly as described.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError, NotFoundError
 from dredge.runs.payload import PartInfo, StepOutput
@@ -57,8 +59,7 @@ class PurgeOutput(StepOutput):
         return self.parts("")
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A leftover of a deletion, and its selection."""
 
     row: Mapping[str, Any]

@@ -19,13 +19,15 @@ folders with a new file. The plan is removed last, so the next run finds the res
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.runs.cleanup import ListedFiles
@@ -45,8 +47,7 @@ PINNED = "pinned"
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Struct, frozen=True, kw_only=True):
     """Objects held until an end."""
 
     pin_id: str  # its id, the id of the restore
@@ -200,8 +201,7 @@ class Place:
     is_ours: Callable[[ObjectReader, str], bool]
 
 
-@dataclass(slots=True)
-class OldFolders:
+class OldFolders(Struct):
     """Removable folders."""
 
     # files by folder, relative to the folder of own files; the plan last

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import ConfigError, FormatError
 from dredge.runs import ledger
@@ -189,8 +189,7 @@ def _sum_up(run: PlannedRun[Any], record: StepRecord, tally: Tally, dry_run: boo
     note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptPart:
+class SweptPart(Struct, frozen=True, kw_only=True):
     """A part of the candidates of a deleting run; a payload."""
 
     run_uri: str
@@ -199,8 +198,7 @@ class SweptPart:
     part: PartInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgingConfig:
+class PurgingConfig(Struct, frozen=True, kw_only=True):
     """The configuration of all tasks; a payload."""
 
     cutoff: datetime
@@ -210,8 +208,7 @@ class PurgingConfig:
     gate: GateConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeTask:
+class PurgeTask(Struct, frozen=True, kw_only=True):
     """The parts of a task; a payload."""
 
     name: str

@@ -11,12 +11,12 @@ is conditional in stores with conditional writes, and follows a check in others.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError
 from dredge.runs.payload import PartInfo, StepOutput
@@ -69,8 +69,7 @@ _PLAIN = re.compile(r"[0-9a-f]{32}")
 _MARKERS_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """The outcome of an object."""
 
     outcome: str
@@ -163,8 +162,7 @@ _AT_ONCE = 16
 _BACK = (RESTORED, THERE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """A part of a run's deletions."""
 
     run_id: str

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
 from dredge.runs.clock import Clock, Coverage, utc_now
@@ -194,8 +194,7 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """The selected deletions of a run; a payload."""
 
     run_uri: str
@@ -211,16 +210,14 @@ class Chosen:
         return fitting(swept_rows(folder, part, self.below), self.prefix, self.is_address, self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreTask:
+class RestoreTask(Struct, frozen=True, kw_only=True):
     """The parts of a task; a payload."""
 
     name: str
     candidates: list[PartInfo]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChooseResult:
+class ChooseResult(Struct, frozen=True, kw_only=True):
     """The selection of a task; a payload."""
 
     hashes: list[PartInfo]
@@ -249,8 +246,7 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
     return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes, slices=slices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutConfig:
+class PutConfig(Struct, frozen=True, kw_only=True):
     """The configuration of all tasks; a payload."""
 
     chosen: Chosen

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from dredge.errors import DredgeError, UnavailableError
 from dredge.runs.clock import CLOCK_SKEW_SECONDS_MAX, Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
@@ -35,8 +37,7 @@ WATCH_SILENCE_SECONDS_MAX = 60.0
 LOOK_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SidePlan:
+class SidePlan(Struct, frozen=True, kw_only=True):
     """The plan of such a run."""
 
     run_id: str

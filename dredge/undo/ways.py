@@ -1,7 +1,10 @@
 """The undo way of a run, and its cost in requests, bytes and time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.runs.report import number_of, size_text
@@ -23,8 +26,7 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoWay:
+class UndoWay(Struct, frozen=True, kw_only=True):
     """The undo way of a run."""
 
     way: str = OFF  # "off", "versions" or "quarantine"; never the setting "auto"
@@ -127,8 +129,7 @@ _LIMIT_BYTES = 5 << 30
 COPIES_PER_SECOND = 150.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoCost:
+class UndoCost(Struct, frozen=True, kw_only=True):
     """The cost of an undo way."""
 
     way: str

@@ -1,9 +1,11 @@
 """API calls on branches and tags."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from msgspec.structs import replace
 
 from dredge.lakefs.files.records import Branch
 from lakefs_embedded.catalog.contents import Contents

@@ -1,7 +1,8 @@
 """Contents of a repository, committed or with staged changes on top; changes safe with concurrent commits."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dredge.lakefs.files.ranges import Value
 from dredge.lakefs.files.records import Branch, Repository

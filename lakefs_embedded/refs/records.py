@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import STATES, Branch, Repository

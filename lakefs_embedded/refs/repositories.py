@@ -29,9 +29,11 @@ docs/decisions/embedded-lakefs.md.
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError
 from dredge.lakefs.files.records import (

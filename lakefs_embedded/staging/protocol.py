@@ -35,7 +35,9 @@ Source: design "lakeFS on KV", writer flow, reader flow and committer flow; lake
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from dredge.lakefs.files.records import Branch, Repository
 from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError

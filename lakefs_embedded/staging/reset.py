@@ -11,7 +11,9 @@ Source: lakeFS pkg/graveler/staging/manager.go, pkg/graveler/graveler.go (Reset,
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError
 from dredge.lakefs.files.ranges import Value

@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.gates import AcquireLeaseOperator, CheckOperator, end_run, read_grant
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
@@ -66,7 +68,7 @@ class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):
             kv = steps.KVAccess(connection.url, connection.keys)
         found = steps.check(steps.GCConfig.from_params(self.config, options), self.hook.client, options, kv)
         self.run_uri = f"check://{uuid.uuid4().hex}"
-        return replace(found, lines=(*found.lines, check_spark(self)))
+        return structs.replace(found, lines=(*found.lines, check_spark(self)))
 
 
 class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):

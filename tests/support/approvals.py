@@ -1,10 +1,10 @@
 """Runs with a request for approval, and their answers."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import AwaitingApprovalError, RejectedError

@@ -1,7 +1,8 @@
 """Inputs of a guard: a real run right before its deletion, with some figures changed."""
 
 from concurrent.futures import Future
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, canaries
 from dredge.gc.check_limits.guards import Check

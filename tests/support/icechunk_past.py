@@ -4,10 +4,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect

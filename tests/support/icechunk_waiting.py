@@ -2,13 +2,13 @@
 
 import json
 import os
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.folder import RunFolder

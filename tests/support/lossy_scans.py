@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from lakefs_embedded.catalog.uncommitted import Mark
 from tests.support.gc import World, make_world, seen_with
@@ -38,7 +39,7 @@ def over_json(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         honest = getattr(world.client, name)
 
         def answer(*arguments: Any, honest: Callable[..., Any] = honest) -> list[Any]:
-            return [replace(found, path=spoken(found.path)) for found in honest(*arguments)]
+            return [structs.replace(found, path=spoken(found.path)) for found in honest(*arguments)]
 
         setattr(world.client, name, answer)
     honest_encode = Mark.encode

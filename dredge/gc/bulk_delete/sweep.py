@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds, why_held
@@ -113,8 +114,7 @@ _FAILURES_MAX = 20
 _FATE = ("reason", "outcome", "code")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleResult:
+class SettleResult(Struct, frozen=True, kw_only=True):
     """Files of the ledger, groups of each file, and some failures; a payload."""
 
     settled: list[PartInfo]
@@ -209,8 +209,7 @@ def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
 _FIRST_GROUP = 16_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepConfig:
+class SweepConfig(Struct, frozen=True, kw_only=True):
     """The config of a round of deleting; a payload."""
 
     gate: GateConfig
@@ -246,8 +245,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, candidates: list[PartInfo])
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepConfig:
+class KeepConfig(Struct, frozen=True, kw_only=True):
     """The config of a sweep without deletions; a payload."""
 
     attempt: int

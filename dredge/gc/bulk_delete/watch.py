@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.index.ranges import (
@@ -61,8 +61,7 @@ from dredge.undo.pins import names_of_pins
 log = logging.getLogger("dredge")
 
 
-@dataclass(slots=True)
-class Subtracted:
+class Subtracted(Struct):
     """The live data subtracted from the candidates so far."""
 
     commits: dict[str, str]  # metarange id by id of each active commit
@@ -116,8 +115,7 @@ class Subtracted:
         return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """Tags, and the server's branches and counter, since `at` (`running_seconds`)."""
 
     tags: list[Ref]

@@ -7,13 +7,13 @@ The check is recorded last, so a killed check is repeated.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import AlarmError, DredgeError, FormatError, UnavailableError
 from dredge.gc.check_again.find import Found, Hits, explained, find_hits
@@ -51,8 +51,7 @@ _ALARM = "live, and deleted as garbage"
 _OFF = "restore_off"
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
+class Earlier(Struct, frozen=True):
     """What earlier runs deleted."""
 
     checked: Checked  # the last finished check
@@ -132,8 +131,7 @@ def _is_owner(run: Run) -> bool:
     return owner is None or owner.includes(environment.result())
 
 
-@dataclass(slots=True)
-class _Judged:
+class _Judged(Struct):
     hits: Hits
     benign: npt.NDArray[np.bool_]  # mask of the rows explained by an expired commit
     known: npt.NDArray[np.bool_]  # mask of the rows with an acknowledged alarm

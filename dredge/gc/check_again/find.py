@@ -8,13 +8,14 @@ new deletions of the size of an entry of a branch head → branches are asked fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import NO_ANSWER, CheckLimitsOutput, ask_about
@@ -53,8 +54,7 @@ _ROWS = pa.schema(
 )
 
 
-@dataclass(slots=True)
-class Hits:
+class Hits(Struct):
     """Deleted addresses of a run, live now and missing in the store."""
 
     deletion: Deletion
@@ -64,8 +64,7 @@ class Hits:
     unclaimed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """The result of a search."""
 
     # by run, newest first; each address for the newest deletion of it
@@ -98,8 +97,7 @@ def find_hits(
     return found
 
 
-@dataclass(slots=True)
-class _Todo:
+class _Todo(Struct):
     """The live and new hashes of a deletion. All hashes are sorted and distinct."""
 
     deletion: Deletion

@@ -16,12 +16,12 @@ The sample covers the whole key space, with other places in each run:
 import random
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.index.ranges import get_file, get_files
@@ -42,8 +42,7 @@ from dredge.storage.parallel import at_once, ordered_map
 _FROM_A_PLACE = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(Struct, frozen=True, kw_only=True):
     """Limits of a sample."""
 
     part: int = 1  # one in so many of the configured branches
@@ -57,8 +56,7 @@ class Sizes:
 _SIZES = Sizes()
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True):
     """A live object: its key, the branch and path with it, and other possible keys of the server's answer."""
 
     address: str
@@ -67,8 +65,7 @@ class Canary:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A place after a path of a branch, and the number of objects to list from there."""
 
     branch: str

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import Struct
+
 from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
@@ -35,8 +37,7 @@ _SHOWN_MAX = 10
 _PATHS_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Canaries:
+class Canaries(Struct, frozen=True):
     """A sample of objects shown by branches."""
 
     living: list[Canary]  # the sample

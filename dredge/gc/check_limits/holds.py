@@ -13,13 +13,14 @@ Counts, limits, the report and the sweep use these codes. A proof lifts only `sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.approve.records import GuardsOutput
 from dredge.errors import FormatError
@@ -61,8 +62,7 @@ _CODES = (None, *UNSETTLED)
 _FREE = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldFiles:
+class HoldFiles(Struct, frozen=True, kw_only=True):
     """Files of the proofs about held candidates; a payload. `Holds` reads them."""
 
     size_verdicts: PartInfo  # rows of verdicts by size
@@ -104,8 +104,7 @@ class CheckLimitsOutput(GuardsOutput):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Struct, frozen=True):
     """Verdicts about candidates held for their size.
 
     A verdict is about a size: once every possible path on every branch was asked, all its candidates are cleared except
@@ -153,8 +152,7 @@ class Verdicts:
         return cls(rows["size"].to_numpy(), rows["code"].to_numpy(), read_hashes(folder, served))
 
 
-@dataclass(frozen=True, slots=True)
-class Holds:
+class Holds(Struct, frozen=True):
     """The held candidates of a run. All hashes are sorted and distinct."""
 
     verdicts: Verdicts
@@ -207,8 +205,7 @@ def why_held(code: str) -> str:
     return WHY.get(code) or why_of_hold(code) or code
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The held candidates, counted."""
 
     # examples: `address`, `size`, and `branch` and `path` where a branch serves it

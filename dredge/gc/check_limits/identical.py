@@ -27,12 +27,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits.canaries import just_before
@@ -80,8 +80,7 @@ _NOT_PLAIN = re.compile(r"[%?#]|/$")
 _REPLACED = "\ufffd"
 
 
-@dataclass(slots=True)
-class Answers:
+class Answers(Struct):
     """The entries served by branches."""
 
     served: Hashes = field(default_factory=lambda: NONE)  # hashes of wanted objects
@@ -93,8 +92,7 @@ class Answers:
     problem: str = ""  # the first error
 
 
-@dataclass(slots=True)
-class Asker:
+class Asker(Struct):
     """Asks the branches of a repository."""
 
     client: LakeFSClient
@@ -235,8 +233,7 @@ class Asker:
                 self._answers.unanswered[row] = code
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A request for the wanted paths from index `first` to `stop`: a page of the listing, or a single path."""
 
     first: int
@@ -265,8 +262,7 @@ def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question]
     return questions
 
 
-@dataclass(frozen=True, slots=True)
-class BranchQuestions:
+class BranchQuestions(Struct, frozen=True):
     """The questions to branches with the same head."""
 
     branches: Sequence[str]
@@ -314,8 +310,7 @@ def _plan(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """The proof about candidates held for their size; `objects` is their number."""
 
     objects: int
@@ -348,8 +343,7 @@ def ask_about(
     return _ask(run, runner, record, wanted, where)
 
 
-@dataclass(frozen=True, slots=True)
-class _SameSize:
+class _SameSize(Struct, frozen=True):
     """Candidates held for their size: sorted hashes, sorted distinct sizes, and the number of each size."""
 
     hashes: Hashes

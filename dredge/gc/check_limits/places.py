@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import CheckLimitsOutput
@@ -44,8 +44,7 @@ _STEP = CheckLimitsOutput.STEP
 type Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Entries of branch heads, in key order within each range."""
 
     ranges: dict[str, range]  # rows of each range
@@ -87,16 +86,14 @@ def find_places(
     return found.places()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeJob:
+class RangeJob(Struct, frozen=True, kw_only=True):
     """Ranges of a part of the committed index, None for ranges outside it, with their record counts; a payload."""
 
     part: IndexPart | None
     counts: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(Struct, frozen=True, kw_only=True):
     """The config of the search; a payload."""
 
     where: str  # folder of the files, relative to the run folder
@@ -106,8 +103,7 @@ class SearchConfig:
     places_max: int  # entries that a task holds at once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """Rows of `SCHEMA`, and a file of sizes with too many entries; a payload."""
 
     places: PartInfo
@@ -290,8 +286,7 @@ class _Found:
         self._rows = sum(rows.num_rows for rows in self._tables)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """A metarange with its branches, and its ranges with wanted entries in key order, each with its first rank."""
 
     branches: list[str]
@@ -309,8 +304,7 @@ class Head:
         return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
 
 
-@dataclass(frozen=True, slots=True)
-class HeadRanges:
+class HeadRanges(Struct, frozen=True):
     """A metarange with its branches."""
 
     branches: list[str]

@@ -5,10 +5,10 @@ no person is to be asked; a dry run warns. Held objects stay in any case.
 """
 
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from dredge.approve.records import GUARD, conclude
 from dredge.gc.check_again.check import check_again, find_again, read_earlier

@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.namespaces import METADATA, Keys
@@ -86,8 +87,7 @@ def get_file(reader: ObjectReader, file_id: str) -> bytes:
     return next(get_files(reader, [file_id]))[1]
 
 
-@dataclass(frozen=True, slots=True)
-class RangeFacts:
+class RangeFacts(Struct, frozen=True):
     """A range, as its metaranges describe it."""
 
     count: int  # records
@@ -135,8 +135,7 @@ def read_facts(table: pa.Table) -> Iterator[tuple[str, RangeFacts]]:
         yield range_id, RangeFacts(*facts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeShare:
+class RangeShare(Struct, frozen=True, kw_only=True):
     """The rows from `first` up to `stop` of a table of ranges: the work of one task."""
 
     table: PartInfo
@@ -182,8 +181,7 @@ def _is_table(reader: ObjectReader, info: ObjectInfo) -> bool:
 _INLINE = 64  # up to so many metaranges the driver reads itself: starting a job takes longer
 
 
-@dataclass(slots=True)
-class Metaranges:
+class Metaranges(Struct):
     """The ranges of metaranges."""
 
     ranges: Ranges = field(default_factory=dict)  # none is marked as in a head
@@ -232,8 +230,7 @@ class Metaranges:
         return cls(plain, dict(zip(named["metarange_id"].to_pylist(), lists, strict=True)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetarangeResult:
+class MetarangeResult(Struct, frozen=True, kw_only=True):
     """The tables of `Metaranges.to_tables`, as files."""
 
     ranges: PartInfo
@@ -331,8 +328,7 @@ def read_leniently(reader: ObjectReader, ids: Sequence[str]) -> tuple[Metaranges
     return found, errors
 
 
-@dataclass(frozen=True, slots=True)
-class RangeHashes:
+class RangeHashes(Struct, frozen=True):
     """A range in the committed index."""
 
     range_id: str
@@ -403,8 +399,7 @@ def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
     return pa.array([key for found in readings for key in found], pa.string()), readings.count(())
 
 
-@dataclass(frozen=True, slots=True)
-class HeadEntries:
+class HeadEntries(Struct, frozen=True):
     """Entries of a range as columns, in key order."""
 
     paths: pa.BinaryArray  # raw bytes; a path need not be UTF-8
@@ -426,8 +421,7 @@ def decode_entries(
 PATHS = "paths"
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSet:
+class KeptSet(Struct, frozen=True):
     """Commits kept beyond the server's answer."""
 
     name: str  # unique, for the report
@@ -437,8 +431,7 @@ class KeptSet:
     paths: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """The ranges of a kept set beyond the server's answer."""
 
     kept: KeptSet  # the set, without the commits of the server's answer

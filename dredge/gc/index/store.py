@@ -21,7 +21,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, pairwise, takewhile
 from typing import Any
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.index.ranges import Metaranges, RangeHashes, Ranges, decode, decode_keys, get_files, read_files
@@ -60,8 +60,7 @@ _MANIFEST = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPart:
+class IndexPart(Struct, frozen=True):
     """A file of address hashes and a file of sizes, of the same ranges."""
 
     name: str  # start of both files' names
@@ -74,8 +73,7 @@ class IndexPart:
         return self.addresses.size_bytes + self.sizes.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NewPart:
+class NewPart(Struct, frozen=True):
     """A new part without a manifest."""
 
     part: IndexPart
@@ -363,8 +361,7 @@ def addresses_of(
         ) from None
 
 
-@dataclass(slots=True)
-class Lookup:
+class Lookup(Struct):
     """Finds addresses in ranges."""
 
     reader: ObjectReader

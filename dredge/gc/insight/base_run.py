@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.gc.config import CLEAN
@@ -34,8 +35,7 @@ _AHEAD = 4
 _LOOK_BACK = 200
 
 
-@dataclass(slots=True)
-class BaseRun:
+class BaseRun(Struct):
     """The results of a run."""
 
     plan: Plan
@@ -223,8 +223,7 @@ def _open(folder: RunFolder, plan: Plan, options: StorageOptions | None) -> Base
     )
 
 
-@dataclass(slots=True)
-class Amount:
+class Amount(Struct):
     """A number of objects and bytes."""
 
     objects: int = 0
@@ -236,8 +235,7 @@ class Amount:
         self.size_bytes += size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A part of the listed objects."""
 
     hashes: Hashes  # of their addresses, in any order

@@ -11,13 +11,13 @@ to the greatest. An interval of one is a single owner.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError
 from dredge.gc.bulk_delete import BulkDeleteOutput
@@ -85,8 +85,7 @@ NOBODY = np.iinfo(np.int32).max
 type Spans = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(Struct, frozen=True):
     """The owners of ranges."""
 
     kinds: npt.NDArray[np.uint8]
@@ -192,8 +191,7 @@ def _table() -> Table:
     return defaultdict(Amount)
 
 
-@dataclass(slots=True)
-class Cost:
+class Cost(Struct):
     """The objects of a repository, by the reason for keeping them."""
 
     run_id: str

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.index.ranges import (
@@ -48,8 +48,7 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 type AskCommit = Callable[[str], Commit]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """Proposed rules."""
 
     name: str
@@ -57,8 +56,7 @@ class Proposal:
     days: int | None = None  # position on a curve; None for a proposal outside the curve
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """The effect of a proposal."""
 
     proposal: Proposal
@@ -118,8 +116,7 @@ def what_if(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Dangling:
+class _Dangling(Struct, frozen=True):
     commits: Graph  # those with known dates, by id; also their known parents
     undated: set[str]  # ids of the others; they count as kept
     up_to_days: int | None  # rules with more days may have further active commits; None when unknown
@@ -164,8 +161,7 @@ def _unknown() -> Commit:
     raise NotFoundError("no server to ask")
 
 
-@dataclass(frozen=True, slots=True)
-class _Active:
+class _Active(Struct, frozen=True):
     commits: set[str]
     bound: str
     unknown: str
@@ -192,8 +188,7 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
     return _Active(kept, *dangling.doubt(rules))
 
 
-@dataclass(slots=True)
-class _Named:
+class _Named(Struct):
     base: BaseRun
     ranges: Ranges  # with their bits, one for each proposal, the first for the present rules
     bits: dict[str, np.uint64]

@@ -13,11 +13,11 @@ Unreadable sources are listed, and then no object counts as garbage or absent.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.config import MIN_AGE_HOURS
@@ -50,8 +50,7 @@ REQUESTS_MAX = 500
 EXPIRED_MAX = 500
 
 
-@dataclass(frozen=True, slots=True)
-class _Commits:
+class _Commits(Struct, frozen=True):
     branches: list[Ref]
     rules: Rules | None
     graph: Graph

@@ -1,8 +1,9 @@
 """The question and the answer of `dredge gc why`: the object, the references to it, the verdict, and the text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.check_limits import keys_in_store
@@ -15,8 +16,7 @@ from dredge.storage import StorageOptions, open_reader
 LAKEFS = "lakefs://"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """An object of a repository."""
 
     repository: str
@@ -99,8 +99,7 @@ VERDICTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBy:
+class StagedBy(Struct, frozen=True):
     """A branch with the object in its staging area."""
 
     branch: str  # its name; "" for an unknown branch, from a run
@@ -111,8 +110,7 @@ class StagedBy:
     sealed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NamedBy:
+class NamedBy(Struct, frozen=True):
     """A commit with the object."""
 
     commit_id: str
@@ -130,8 +128,7 @@ class NamedBy:
     rule: str = ""  # the repository's rule with the latest expiry; "" for none
 
 
-@dataclass(frozen=True, slots=True)
-class UnnamedBy:
+class UnnamedBy(Struct, frozen=True):
     """A metarange with the object and without an active commit; runs count it as an active commit."""
 
     metarange_id: str
@@ -140,8 +137,7 @@ class UnnamedBy:
     paths: tuple[str, ...] = ()  # of the object; () when its ranges were not decoded
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """The result of a run for the object."""
 
     run_id: str
@@ -158,8 +154,7 @@ class Judged:
     restorable_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedBy:
+class PinnedBy(Struct, frozen=True):
     """A pin on the object, from a restore."""
 
     pin_id: str
@@ -168,8 +163,7 @@ class PinnedBy:
     until: datetime
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """All findings about an object."""
 
     target: Target

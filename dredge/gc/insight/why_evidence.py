@@ -5,12 +5,13 @@ of requests; a staged copy of an object in the head is not found this way.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.approve import ApproveOutput
@@ -40,8 +41,7 @@ from dredge.undo.ways import VERSIONS, way_back
 _DECODED_MAX = 32
 
 
-@dataclass(slots=True)
-class Naming:
+class Naming(Struct):
     """Searches for an address in commits."""
 
     target: Target

@@ -28,8 +28,10 @@ import io
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.config import AUTO
@@ -51,8 +53,7 @@ SLACK = timedelta(minutes=5)
 SERVER, RECORDS = "server", "records"
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """Refs, history and active commits of a repository."""
 
     branches: list[Ref]  # with hidden branches
@@ -297,8 +298,7 @@ OWN, TAGS = "own walk", "tags"
 _PLENTY = 20_000
 
 
-@dataclass(slots=True)
-class ActiveCommits:
+class ActiveCommits(Struct):
     """The active commits, and the reasons."""
 
     metaranges: dict[str, str]  # metarange id by commit id, of all active commits; "" for no entries

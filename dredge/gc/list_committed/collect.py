@@ -22,12 +22,13 @@ import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Literal
 
 import pyarrow as pa
+from msgspec import Struct, field, structs
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.gc.index.ranges import (
@@ -78,8 +79,7 @@ _BUFFER_VALUES = 2_000_000
 type Purpose = Literal["index", "explain", "subtract"]
 
 
-@dataclass(slots=True)
-class Roles:
+class Roles(Struct):
     """The role of each range in a run."""
 
     active: Ranges  # active ranges not counted by an earlier run
@@ -143,8 +143,7 @@ class _RoleTable:
         return self.roles.get(range_id) in IN_HEADS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadConfig:
+class ReadConfig(Struct, frozen=True, kw_only=True):
     """The parameters of all tasks."""
 
     where: str  # folder of the files, in the run folder
@@ -153,8 +152,7 @@ class ReadConfig:
     keys: Keys  # the keys to find in the entries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
+class ReadTask(Struct, frozen=True, kw_only=True):
     """A task."""
 
     name: str  # begins the names of its files
@@ -165,8 +163,7 @@ class ReadTask:
     purpose: Purpose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class Shard(Struct, frozen=True, kw_only=True):
     """A file of one shard; its kind is `SIZES`, `EXPIRED` or `COUNTS`."""
 
     kind: str
@@ -174,8 +171,7 @@ class Shard:
     part: PartInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadResult:
+class ReadResult(Struct, frozen=True, kw_only=True):
     """The result of a task."""
 
     shards: list[Shard]
@@ -327,8 +323,7 @@ class _CountBuffer:
         return self._summed
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(Struct):
     """The sets of a collection."""
 
     bits: int  # there are 2**bits shards
@@ -407,7 +402,7 @@ def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Ext
         if extra.kept.paths and extra.ranges:
             digest = hashlib.sha256(json.dumps(extra.kept.paths).encode()).hexdigest()[:32]
             state = open_writer(f"{run.state.uri.rstrip('/')}/{PATHS}/{digest}", run.options)
-            view = replace(run, state=state, _keys=replace(run.keys, paths=extra.kept.paths))
+            view = replace(run, state=state, _keys=structs.replace(run.keys, paths=extra.kept.paths))
             found.append(
                 collect_ranges(view, runner, f"{where}/{PATHS}-{number:02d}", Roles(extra.ranges), ())
             )
@@ -496,8 +491,7 @@ class _Reading:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeConfig:
+class MergeConfig(Struct, frozen=True, kw_only=True):
     """The parameters of all merge tasks."""
 
     where: str  # folder of the files, in the run folder
@@ -506,8 +500,7 @@ class MergeConfig:
     keep_counts: bool  # write counts for later runs, beside the committed index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
+class Merge(Struct, frozen=True, kw_only=True):
     """Files to merge."""
 
     kind: str
@@ -516,8 +509,7 @@ class Merge:
     whole: list[PartInfo]  # files of all shards
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
+class MergeResult(Struct, frozen=True, kw_only=True):
     """The files of a task: sets by kind, in the run folder, and counts."""
 
     sets: dict[str, list[PartInfo]]

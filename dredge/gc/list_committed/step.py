@@ -6,10 +6,10 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.index import store as index
@@ -86,8 +86,7 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """What earlier runs left, and the rules."""
 
     base: Base | None
@@ -95,8 +94,7 @@ class _Read:
     rules: Future[Rules | None] | None
 
 
-@dataclass(slots=True)
-class _History:
+class _History(Struct):
     active: ActiveCommits
     heads: list[tuple[str, str]]  # (branch, commit) pairs, each a head seen during the run
     named: Metaranges  # metaranges of the active commits, unnamed metaranges, and those of an earlier run
@@ -384,8 +382,7 @@ def write_texts(
     return folder.write_table(STEP, 0, table, kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Struct, frozen=True):
     """Ranges of expired commits: the reason why an object is garbage."""
 
     ranges: Ranges  # of the newest commits, up to the limit

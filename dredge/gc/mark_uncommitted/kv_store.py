@@ -44,8 +44,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.namespaces import Keys, canonical_namespace
@@ -253,8 +256,7 @@ class RecordedCommits:
 type ReadCommits = tuple[RecordedCommits, StoreCheck]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCheck:
+class StoreCheck(Struct, frozen=True):
     """The conclusions from the records of a store."""
 
     location: str  # the store, without credentials
@@ -265,8 +267,7 @@ class StoreCheck:
     heads: frozenset[tuple[str, str]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """The server before a store is read: the heads of its branches, and two answers with its counter."""
 
     heads: dict[str, str]
@@ -313,8 +314,7 @@ def read_checked[T](
     return found, replace(_judge(records, counts), heads=heads)
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
+class _Count(Struct, frozen=True):
     """The counter of a store, between two answers of the server."""
 
     least: int

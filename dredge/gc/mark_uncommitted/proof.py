@@ -33,9 +33,9 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from dredge.errors import NotFoundError, UnavailableError
 from dredge.gc.mark_uncommitted.staged import REPLACED, Extent
@@ -212,8 +212,7 @@ class BranchReader:
                 self._left -= 1
 
 
-@dataclass(slots=True)
-class Proof:
+class Proof(Struct):
     """The comparison of a scan with the branches."""
 
     changed_branches: int = 0  # branches with uncommitted objects
@@ -251,8 +250,7 @@ def prove(
     return _Prover(run, branches, scanned, tail, by_chance).prove(extents, everything, give_up_at)
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(Struct):
     """The end of a branch; `unsure` if no checked path decides whether the scan has the branch's last rows."""
 
     branch: str

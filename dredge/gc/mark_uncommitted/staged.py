@@ -10,11 +10,11 @@ import binascii
 import json
 import logging
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.namespaces import canonical_namespace, key_of
@@ -90,8 +90,7 @@ def write_heads(folder: RunFolder, heads: Collection[tuple[str, str]]) -> PartIn
     return folder.write_table(MarkUncommittedOutput.STEP, 0, table, _HEADS)
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The rows that a page of a scan may have covered. Rows are in (branch, path) order, by bytes."""
 
     branch: str = ""  # the first branch; "" for the first of all
@@ -144,8 +143,7 @@ def _mark(token: str | None) -> tuple[str, str] | None:
         return None
 
 
-@dataclass(slots=True)
-class ServerScan:
+class ServerScan(Struct):
     """A scan of staging."""
 
     server_run: str = ""  # the server's id of the scan

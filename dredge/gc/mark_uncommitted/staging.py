@@ -42,11 +42,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
@@ -166,8 +166,7 @@ def _note_records(record: StepRecord, records: Records) -> None:
         )
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """The staging records of a repository."""
 
     check: StoreCheck = field(default_factory=lambda: StoreCheck(""))  # of the store
@@ -288,8 +287,7 @@ class _Sink:
             self._unseen = unite([self._unseen, self._files.write(addresses.filter(pa.array(new)))])
 
 
-@dataclass(slots=True)
-class Staging:
+class Staging(Struct):
     """The staged addresses read so far."""
 
     files: StagedFiles

@@ -12,10 +12,10 @@ commit writes its files before it refers to them, so they are other versions.
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
@@ -67,8 +67,7 @@ def collect_metadata(
         return run.step(MetadataOutput, collection.perform)
 
 
-@dataclass(slots=True)
-class _Collection:
+class _Collection(Struct):
     run: SideRun
     config: MetadataConfig
     names: NamesReader

@@ -7,10 +7,11 @@ The name of a file is made of its content, so any copy with the name is the righ
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
@@ -49,8 +50,7 @@ class MetadataOutput(StepOutput):
     copies = NamedParts("copies-")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file without a commit."""
 
     name: str  # in `_lakefs/`
@@ -60,8 +60,7 @@ class File:
     last_modified: datetime | None = None  # of the newest version; None for a copy
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """The outcome of a file."""
 
     file: File
@@ -135,8 +134,7 @@ def find_copies(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OldCopies:
+class OldCopies(Struct, frozen=True):
     """Copies of a run too old to be restored."""
 
     run_uri: str
@@ -189,8 +187,7 @@ def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | N
     return back
 
 
-@dataclass(slots=True)
-class Sought:
+class Sought(Struct):
     """Result of a search for missing files."""
 
     # names of the restored files, also ranges of a restored metarange

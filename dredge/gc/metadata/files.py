@@ -10,9 +10,10 @@ other files older than the minimum age are read, as only the content shows the k
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.insight.base_run import Amount
@@ -33,8 +34,7 @@ from dredge.storage.parallel import ordered_map
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
 
 
-@dataclass(slots=True)
-class History:
+class History(Struct):
     """The commits of a repository."""
 
     kept: Graph  # reachable from a branch or tag, or active by the rules
@@ -80,8 +80,7 @@ def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
     return named, at_work
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """Files in use by commits, at one time."""
 
     files: set[str]  # names of range and metarange files
@@ -90,8 +89,7 @@ class Names:
     check: StoreCheck  # of the key-value store
 
 
-@dataclass(slots=True)
-class NamesReader:
+class NamesReader(Struct):
     """Reads the files in use repeatedly, each metarange once."""
 
     client: LakeFSClient
@@ -181,8 +179,7 @@ _OF_TABLES = {
 }
 
 
-@dataclass(slots=True)
-class Sorted:
+class Sorted(Struct):
     """Files of `_lakefs/` by kind."""
 
     amounts: dict[str, Amount] = field(default_factory=lambda: {kind: Amount() for kind in KINDS})
@@ -239,8 +236,7 @@ def sort_files(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataReport:
+class MetadataReport(Struct, frozen=True):
     """The files in `_lakefs/`."""
 
     repository: str

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import batched
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
@@ -45,8 +46,7 @@ _AT_ONCE = 32  # shards compared with the live set at once; the live set is read
 _TAKEN = ["address", "hash", "size", "etag", "last_modified"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True):
     """Files of rows."""
 
     candidates: list[PartInfo] = field(default_factory=list)
@@ -78,8 +78,7 @@ def _as_found(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
     return pa.Table.from_arrays([columns[item.name].cast(item.type) for item in FOUND], schema=FOUND)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceConfig:
+class AdvanceConfig(Struct, frozen=True, kw_only=True):
     """Configuration of every task."""
 
     turn: Turn
@@ -93,8 +92,7 @@ class AdvanceConfig:
         return replace(Holds.of(folder, self.holds), confirmed=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTodo:
+class ShardTodo(Struct, frozen=True, kw_only=True):
     """A shard to be advanced."""
 
     shard: int
@@ -104,8 +102,7 @@ class ShardTodo:
     facts: PartFacts | None = None  # about the only file of `before`; None if unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advanced:
+class Advanced(Struct, frozen=True, kw_only=True):
     """The list after a mark, or some shards of it."""
 
     bits: int = 0  # there are 2**bits shards
@@ -248,16 +245,14 @@ def _shards(
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutConfig:
+class CutConfig(Struct, frozen=True, kw_only=True):
     """Configuration of every cutting task: 2**bits shards."""
 
     bits: int
     config: AdvanceConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutResult:
+class CutResult(Struct, frozen=True, kw_only=True):
     """Files of a cutting task by shard, and warnings about unreadable files of the list."""
 
     found: dict[int, PartInfo]

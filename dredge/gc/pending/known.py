@@ -2,11 +2,12 @@
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Self
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
@@ -35,8 +36,7 @@ _SAID = {
 _OLDER = "it is older than the state of earlier runs, so an older copy was restored"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """The list read by subtract."""
 
     etag: str | None = None  # of the pointer to the list, or None
@@ -122,8 +122,7 @@ def life_of(created_at: datetime | None) -> str:
     return "" if created_at is None else created_at.isoformat()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class Gone(Struct, frozen=True, kw_only=True):
     """Hashes of the deletions of a run."""
 
     uri: str = ""  # of its folder; "" without a run

@@ -10,12 +10,13 @@ range, without assumptions about its names.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.namespaces import DATA, METADATA, left_folder, left_prefixes
@@ -97,8 +98,7 @@ def unlisted_text(young_slices: int, slices: int) -> str:
 type Kind = Literal["tree", "level", "outside"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A piece of the listing."""
 
     prefix: str  # of every key
@@ -192,8 +192,7 @@ _OUTSIDE_MAX = 1_000_000
 _SHOWS_REPOSITORY = f"/{METADATA}|/dummy$"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListConfig:
+class ListConfig(Struct, frozen=True, kw_only=True):
     """The parameters of all tasks."""
 
     cutoff: datetime  # objects modified strictly before this become rows of old objects
@@ -204,16 +203,14 @@ class ListConfig:
     threads: int  # items listed at once by a task, at first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListTask:
+class ListTask(Struct, frozen=True, kw_only=True):
     """A task; its name is in the names of its files, and no other task of the step has it."""
 
     name: str
     items: list[Item]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListResult:
+class ListResult(Struct, frozen=True, kw_only=True):
     """The result of a task."""
 
     parts: list[PartInfo]  # files of old objects, then files of young ones
@@ -246,8 +243,7 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=sorted(foreign))
 
 
-@dataclass(slots=True)
-class Listed:
+class Listed(Struct):
     """The rows and figures of one item, and its rest."""
 
     old: list[pa.Table] = field(default_factory=list)

@@ -12,11 +12,12 @@ refused.
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
@@ -153,8 +154,7 @@ def _warn_of_ignored(record: StepRecord, totals: Mapping[str, int]) -> None:
         record.warn(f"{totals['unnamed_objects']:,} objects have names that are no valid keys; they are kept")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
+class ReadTask(Struct, frozen=True, kw_only=True):
     """Some files of the inventory; the task's name is in the names of its files."""
 
     name: str

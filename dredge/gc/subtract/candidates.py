@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -23,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
@@ -54,8 +55,7 @@ SAME_SIZE_THERE = "same_size_there"
 type Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """Evidence for holds, in addition to the rows."""
 
     # sizes of the entries of branch heads; empty where all staging records were read
@@ -68,8 +68,7 @@ class Evidence:
     undescribed: bool = False  # the store refused to describe the objects; only their addresses are known
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """A reason to keep candidates."""
 
     code: str
@@ -196,8 +195,7 @@ def why_of_hold(code: str) -> str | None:
 _PIECE = r"(?s)^(?P<target>.+)\.(?:part_[0-9]{5,}(?:_[0-9]+)*|multipart)$"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uploads:
+class Uploads(Struct, frozen=True, kw_only=True):
     """Where parts of uploads are objects; a payload."""
 
     uri: str  # of the storage namespace
@@ -295,8 +293,7 @@ def _stem(part: PartInfo) -> str:
     return part.name.partition("-")[2].partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtractConfig:
+class SubtractConfig(Struct, frozen=True, kw_only=True):
     """The config of the step's tasks; a payload."""
 
     settings: GCConfig
@@ -312,8 +309,7 @@ class SubtractConfig:
     dead: ShardedSet | None = None  # hashes of the listing outside the live set, after a comparison by shard
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class Candidates(Struct, frozen=True, kw_only=True):
     """The candidates of a task; a payload."""
 
     # files of rows, and of hashes of the rows without a hold

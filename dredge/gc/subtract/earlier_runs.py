@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -22,6 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.config import CLEAN
@@ -55,8 +56,7 @@ _REFUSED_MIN = 4
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupConfig:
+class LookupConfig(Struct, frozen=True, kw_only=True):
     """The config of the lookup; a payload."""
 
     subtract: SubtractConfig
@@ -66,8 +66,7 @@ class LookupConfig:
     large: list[str]  # folders shared by several tasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookedUp:
+class LookedUp(Struct, frozen=True, kw_only=True):
     """The answers of the store; a payload."""
 
     candidates: Candidates = field(default_factory=Candidates)  # old objects, and refused ones
@@ -86,7 +85,7 @@ class LookedUp:
         return [*self.candidates.parts, *self.young]
 
     def __add__(self, other: LookedUp) -> LookedUp:
-        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
         return LookedUp(**{**sums, "refused": self.refused or other.refused})
 
 
@@ -176,8 +175,7 @@ def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.replace_substring_regex(plain, "[^/]*$", "", max_replacements=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """An object that the store refuses to describe."""
 
     key: str
@@ -361,8 +359,7 @@ def _let_go(folder: RunFolder, base: Base, record: StepRecord) -> list[str]:
     return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Struct, frozen=True, kw_only=True):
     """Selects the rows of the pending list to look up (`dredge.runs.pending.rows.due`); a payload."""
 
     marked_at: datetime
@@ -381,8 +378,7 @@ class Due:
         return _addresses(rows.filter(pa.array(~self.gone.among(rows["hash"].to_numpy()))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(Struct, frozen=True, kw_only=True):
     """The config of a search; a payload."""
 
     name: str  # part of the names of the files that the search writes
@@ -396,8 +392,7 @@ class SearchConfig:
 type Source = PartInfo | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """The result of a task; a payload."""
 
     parts: list[PartInfo]  # rows of `ADDRESSES`

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
@@ -134,8 +135,7 @@ def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtractResult:
+class SubtractResult(Struct, frozen=True, kw_only=True):
     """The number of compared rows, and the candidates among them; a payload."""
 
     rows: int
@@ -226,8 +226,7 @@ def _cut(run: Run, runner: TaskRunner, bits: int, listed: Sequence[PartInfo]) ->
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutResult:
+class CutResult(Struct, frozen=True, kw_only=True):
     """The number of rows, and a file of their sorted distinct hashes for each shard; a payload."""
 
     rows: int
@@ -246,8 +245,7 @@ def cut_parts(run: WorkerRun, bits: int, listed: list[PartInfo]) -> CutResult:
     return CutResult(rows=sum(map(len, hashes)), shards=shards)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareResult:
+class CompareResult(Struct, frozen=True, kw_only=True):
     """The number of compared hashes, and for each shard a file of those outside the live set; a payload."""
 
     values: int

@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import islice
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.index.store import CommittedIndex
@@ -61,8 +62,7 @@ _INACTIVE_ASKED = 4
 _EXAMPLES_MAX = 5
 
 
-@dataclass(slots=True)
-class Witnesses:
+class Witnesses(Struct):
     """The comparison of a mark or a re-check with earlier marks; `read`: the record of the last one."""
 
     run: Run
@@ -264,8 +264,7 @@ def _shown_commits(active: ActiveCommits) -> dict[str, str]:
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
 
-@dataclass(slots=True)
-class Unnamed:
+class Unnamed(Struct):
     """Metaranges counted as active commits."""
 
     young: set[str]  # written since the cutoff

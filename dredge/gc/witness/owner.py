@@ -25,9 +25,11 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import (
     BlockedError,
@@ -58,8 +60,7 @@ _TRIES = 3
 _REMEDY = "Restore the file from a backup, or remove it and name the owner with `dredge gc own`."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """The owner of a namespace."""
 
     environment: Environment
@@ -74,8 +75,7 @@ class Owner:
         return found.url in (self.environment.url, *self.aliases) and len(ids) < 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visitor:
+class Visitor(Struct, frozen=True, kw_only=True):
     """The last run of a server other than the owner."""
 
     environment: Environment
@@ -85,8 +85,7 @@ class Visitor:
     dry_run: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A namespace and the lakeFS server of a run."""
 
     state: ObjectWriter  # the folder of lease and index
@@ -152,8 +151,7 @@ def read_visitors(state: ObjectReader) -> list[Visitor]:
     return sorted((visitor for visitor in found if visitor), key=lambda visitor: visitor.at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkId:
+class MarkId(Struct, frozen=True, kw_only=True):
     """The id of a complete mark."""
 
     value: str  # the run id, so that a repeated step writes the same id
@@ -161,8 +159,7 @@ class MarkId:
     at: datetime  # by the store's clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkIds:
+class MarkIds(Struct, frozen=True, kw_only=True):
     """The ids of a namespace."""
 
     last: MarkId | None = None  # the last id kept by the server; None before the first
@@ -188,8 +185,7 @@ class MarkIds:
         return self.find(value) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The ids of namespace and server."""
 
     ids: MarkIds
@@ -300,8 +296,7 @@ PLANNED = "dredge.last_plan"  # key in the metadata of the repository: the last 
 _LIFTING = "Lift the block with `dredge gc lift-block {repository} --reason …`."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A block of a namespace after a refused mark."""
 
     kind: str  # of the refusal, such as `known_commits`

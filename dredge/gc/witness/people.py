@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import Struct, structs
+
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.gc.config import Safety
 from dredge.gc.mark_uncommitted import KVAccess
@@ -79,7 +81,7 @@ def add_alias(
                 f"the namespace of {repository} has no owner yet: its first complete run makes its server the owner."
                 " Nothing was changed."
             )
-        owner = replace(before, aliases=tuple(sorted({*before.aliases, environment.url})))
+        owner = structs.replace(before, aliases=tuple(sorted({*before.aliases, environment.url})))
         compared = compare_ids(site)
         if (
             not owner.includes(environment)
@@ -120,7 +122,9 @@ def lift_block(
         lifted = lift(site.state, repository, why, who)
         assert lifted is not None
         assert lifted.lifted is not None
-        return _result(site, lifted.lifted, before, has_id) | {"block": to_json(replace(lifted, lifted=None))}
+        return _result(site, lifted.lifted, before, has_id) | {
+            "block": to_json(structs.replace(lifted, lifted=None))
+        }
 
 
 @contextmanager
@@ -164,8 +168,7 @@ RECORD, METARANGE = "record", "metarange"
 BRANCH = "dredge-lost-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostCommit:
+class LostCommit(Struct, frozen=True, kw_only=True):
     """A commit unknown to lakeFS."""
 
     name: str  # id of the commit, or of the metarange if the commit is unknown
@@ -178,8 +181,7 @@ class LostCommit:
     commit: Commit | None = None  # its fields, if known
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """A restored commit."""
 
     name: str  # of the lost commit

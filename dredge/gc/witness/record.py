@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import ConflictError, DredgeError, FormatError
 from dredge.gc.config import KEEP_UNNAMED_DAYS, GCConfig
@@ -64,8 +65,7 @@ TABLES = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Settings of a run with more active commits than lakeFS's rules."""
 
     tags: bool  # whether tagged commits are active
@@ -81,16 +81,14 @@ class Kept:
         return (other.tags and not self.tags) or other.policy not in (None, self.policy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(Struct, frozen=True, kw_only=True):
     """A time between two marks, longer than unnamed metaranges are kept; by the store's clock."""
 
     began: datetime
     ended: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkRecord:
+class MarkRecord(Struct, frozen=True, kw_only=True):
     """The record of a complete mark."""
 
     repository: str
@@ -107,8 +105,7 @@ class MarkRecord:
     format: int = FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """The stored record and the ETag of its pointer; None without a record."""
 
     etag: str | None = None
@@ -198,8 +195,7 @@ def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
     return config.dry_run and record is not None and Kept.of(config).is_less_than(record.kept)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """Known metaranges and ranges."""
 
     named: set[str]  # metaranges of commits known to the server

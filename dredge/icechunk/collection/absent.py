@@ -16,11 +16,11 @@ coordinates. New chunks are also compared with the deletions of earlier runs (`c
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_ids
@@ -59,8 +59,7 @@ _WHAT_TO_DO = (
 type Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskResult:
+class AskResult(Struct, frozen=True, kw_only=True):
     """Result of a task: numbers of checked and of missing chunks, some missing ids in hexadecimal digits, the set of
     all chunks without earlier counts (optimized runs), and whether the part of the index is damaged."""
 
@@ -98,8 +97,7 @@ def _record(record: StepRecord, answers: Sequence[AskResult]) -> int:
     return sum(answer.missing for answer in answers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskTask:
+class AskTask(Struct, frozen=True, kw_only=True):
     """New manifests of a part of the index: ETags by id of the files with unproved bytes ("" without an ETag), and ids
     of the proved files."""
 
@@ -164,8 +162,7 @@ def ask_for_new(
     record.counts["chunks_absent"] = _record(record, answers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsentConfig:
+class AbsentConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks: sets of live chunks outside the inventory, and the set of live manifests."""
 
     absent: list[PartInfo]
@@ -223,8 +220,7 @@ def _check_complete(run: Run, index: ManifestIndex, mark: MarkOutput) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AbsentChunk:
+class AbsentChunk(Struct, frozen=True):
     """A native chunk in a manifest without an object in the store."""
 
     key: str

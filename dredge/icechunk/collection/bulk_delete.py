@@ -14,11 +14,12 @@ keeps all files in its references. So at any stop of the sweep, no file refers t
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.approve.sweep import Sweep
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
@@ -54,8 +55,7 @@ _FAILURES_SHOWN = 20
 _SETTLED_AT_ONCE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """New live snapshots since the mark, and the ref or repo info that reaches a candidate (None without one)."""
 
     new: frozenset[str]

@@ -8,11 +8,11 @@ them into names. A canary among the candidates proves an error in a loop, and st
 import json
 import random
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from dredge.approve.records import GUARD, conclude
 from dredge.errors import ConflictError, FormatError, LeaseHeldError

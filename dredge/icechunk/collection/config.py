@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from msgspec import Struct
+
 from dredge.approve import settings as shared
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.config import Expiration
@@ -36,8 +38,7 @@ class Safety:
         check_finite(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class Tuning(Struct, frozen=True, kw_only=True):
     """Sizes that affect only speed and memory."""
 
     snapshots_per_task: int = 5_000

@@ -1,12 +1,12 @@
 """Delete the candidates of some parts. Only this module of the collection has a deleter."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import FOLDERS, names_of
@@ -29,8 +29,7 @@ NAMED_BY_KEPT = "named_by_kept"
 """Code of an object kept because a kept file refers to it. That file is held by the store, or could not be copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteConfig:
+class DeleteConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks."""
 
     gate: GateConfig
@@ -43,8 +42,7 @@ class DeleteConfig:
     named: tuple[LocatedSet, ...] = ()  # objects that kept files of this sweep refer to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTask:
+class DeleteTask(Struct, frozen=True, kw_only=True):
     """Kinds in the order of deletion, each with parts of its candidates; `needed` has the names of the copies of the
     repo info that the operations log needs now."""
 
@@ -53,8 +51,7 @@ class DeleteTask:
     needed: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteResult:
+class DeleteResult(Struct, frozen=True, kw_only=True):
     """The last kind begun, with its failed and kept objects; `stopped` if the gate closed before the end."""
 
     last: str

@@ -31,7 +31,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
@@ -75,8 +76,7 @@ def error_of_difference(manifest_uri: str, state_uri: str) -> FormatError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRow:
+class SnapshotRow(Struct, frozen=True):
     """The manifests of a snapshot, and the number of references in each."""
 
     snapshot: str
@@ -84,8 +84,7 @@ class SnapshotRow:
     refs: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class ManifestIndex:
+class ManifestIndex(Struct):
     """The parts of the index, and the part of each manifest."""
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)

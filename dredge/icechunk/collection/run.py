@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
@@ -60,8 +61,7 @@ SNAPSHOTS = pa.schema(
 in the repo info."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
+class RunState(Struct, frozen=True, kw_only=True):
     """The state after a run: names and digests of files, not their contents."""
 
     uri: str
@@ -175,8 +175,7 @@ PLAN = "plan.json"
 FORMAT = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectionPlan:
+class CollectionPlan(Struct, frozen=True, kw_only=True):
     """The plan of a run; written once, without secrets."""
 
     run_id: str  # descending xid of the store's time: newer runs sort first

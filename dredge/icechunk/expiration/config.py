@@ -6,6 +6,8 @@ import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
+from msgspec import Struct
+
 from dredge.errors import ConfigError
 from dredge.settings import HOURS_MAX, Settings, setting
 
@@ -64,8 +66,7 @@ class ExpireConfig(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expiration:
+class Expiration(Struct, frozen=True, kw_only=True):
     """An expiration with a fixed threshold: planned, applied, or assumed as applied by the dry run of a collection."""
 
     threshold: str  # ISO 8601 with its zone; snapshots strictly older are expired

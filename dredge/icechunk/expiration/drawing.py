@@ -13,8 +13,9 @@ columns of their own and are drawn first. Long sequences of plain snapshots are 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.format.metadata import SnapshotEntry, instant, micros
@@ -27,8 +28,7 @@ MESSAGE_MAX = 40
 ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """Released, held and edited snapshots of a plan."""
 
     released: frozenset[str] = frozenset()
@@ -42,8 +42,7 @@ class Marks:
         return RELEASED if snapshot in self.released else KEPT
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A snapshot in the drawing, or a folded sequence."""
 
     entry: SnapshotEntry

@@ -28,6 +28,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from msgspec import structs
+
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.witness.record import OperationsLog, list_ref_files
 from dredge.icechunk.expiration.config import Expiration
@@ -220,7 +222,7 @@ def _with(
         if snapshot in snapshots:
             entry = snapshots[snapshot]
             logs = entry.pruned if pruned is None else pruned[snapshot]
-            snapshots[snapshot] = replace(entry, parent_id=parent, pruned=logs)
+            snapshots[snapshot] = structs.replace(entry, parent_id=parent, pruned=logs)
     labels = {ref.label for ref in deleted}
     return replace(
         history,

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+
+from msgspec import Struct
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection.index import named_ids, read_listed
@@ -35,8 +37,7 @@ from dredge.storage.parallel import ordered_map
 from dredge.xid import new_descending_xid, new_xid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """The outcome of a restored expiration: restored snapshots, and labels of restored refs."""
 
     snapshots: int
@@ -170,8 +171,7 @@ def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOp
     return f"{state.uri}/{folder}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedExpiration:
+class AppliedExpiration(Struct, frozen=True, kw_only=True):
     """The record of an applied expiration, a payload. Newer ids sort first."""
 
     expiration_id: str

@@ -23,11 +23,11 @@ A flipped bit in a value, such as an id, passes. Then an object is missing from 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.kernels import loop_for
@@ -49,8 +49,7 @@ class FileType(IntEnum):
     REPO_INFO = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ReadLimits(Struct, frozen=True):
     """Upper bounds on the memory of a reader."""
 
     file_bytes_max: int = 1 << 30
@@ -61,8 +60,7 @@ class ReadLimits:
 READ_LIMITS = ReadLimits()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class Opened(Struct, frozen=True, eq=False):
     """A file's header and decoded body."""
 
     name: str

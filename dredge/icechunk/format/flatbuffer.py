@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dredge.errors import FormatError
 
@@ -23,8 +24,7 @@ _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(Struct, frozen=True):
     """A vector's items: position of the first, and their number."""
 
     start: int

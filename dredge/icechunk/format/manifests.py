@@ -12,7 +12,6 @@ only keeps garbage. From spec 2 on the library may store locations as zstd frame
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import batched, chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -20,6 +19,7 @@ from urllib.parse import unquote_to_bytes
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.icechunk.format import envelope
@@ -99,8 +99,7 @@ class NamedChunks(NamedTuple):
         return unite([*self]) if len(self.virtual) else self.native
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrayRefs:
+class ArrayRefs(Struct, frozen=True, eq=False):
     """The chunk references of an array, in the file's order (by coordinate)."""
 
     node_id: str
@@ -112,8 +111,7 @@ class ArrayRefs:
     buffer: Buffer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Manifest:
+class Manifest(Struct, frozen=True, eq=False):
     """A parsed manifest."""
 
     arrays: tuple[ArrayRefs, ...]

@@ -17,8 +17,10 @@ an expiration replaces the file; spec 2 has it in the repo info and the file nev
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import FileType, close_file, open_accounted, open_file
@@ -38,8 +40,7 @@ def micros(when: datetime) -> int:
     return (when - EPOCH) // timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestInfo:
+class ManifestInfo(Struct, frozen=True):
     """A manifest in a snapshot's list."""
 
     id: str
@@ -47,16 +48,14 @@ class ManifestInfo:
     refs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A group or an array."""
 
     id: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A parsed snapshot."""
 
     id: str
@@ -198,8 +197,7 @@ _OF_A_REF = frozenset(
 AVAILABILITY = ("online", "read-only", "offline")
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotEntry:
+class SnapshotEntry(Struct, frozen=True):
     """A snapshot in the repo info."""
 
     id: str
@@ -213,8 +211,7 @@ class SnapshotEntry:
 type Operation = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """An entry of the operations log."""
 
     kind: str
@@ -235,8 +232,7 @@ class Update:
         return f"{'tag' if self.kind.startswith('tag') else 'branch'}:{self.ref}"
 
 
-@dataclass(frozen=True, slots=True)
-class RepoInfo:
+class RepoInfo(Struct, frozen=True):
     """A parsed repo info."""
 
     spec_version: int

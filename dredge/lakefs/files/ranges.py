@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.lakefs.files import messages
@@ -19,8 +20,7 @@ log = logging.getLogger("dredge")
 PART_SIZE_MAX = 640 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """The value of a table's record: an identity, and data.
 
         svarint(length of identity) · identity · svarint(length of data) · data     (the rest is ignored)
@@ -53,8 +53,7 @@ def _part(raw: bytes, at: int) -> tuple[bytes, int]:
 _HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
-class RangeInfo:
+class RangeInfo(Struct, frozen=True):
     """A range of a metarange."""
 
     id: str  # 64 hex digits; the file is `_lakefs/<id>`

@@ -24,9 +24,10 @@ Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct
 
 from dredge.lakefs.files import messages
 
@@ -40,8 +41,7 @@ STATES: Mapping[messages.RepositoryState, RepositoryState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """A repository: an instance of its name."""
 
     name: str
@@ -81,8 +81,7 @@ class Repository:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """A branch: its head, and the staging tokens on top of it."""
 
     name: str

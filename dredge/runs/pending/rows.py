@@ -19,7 +19,6 @@ Pure: tables in, tables out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.runs.limits import EXAMPLES_MAX, Figures, add_up
 
@@ -59,8 +60,7 @@ PENDING = pa.schema(
 type Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """A run, as it advances the list; a payload."""
 
     run_id: str
@@ -84,8 +84,7 @@ class Turn:
         return max(self.now, self.marked_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Struct, frozen=True):
     """The list after a mark."""
 
     rows: pa.Table  # the new list (`PENDING`), sorted by address
@@ -100,8 +99,7 @@ def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartFacts:
+class PartFacts(Struct, frozen=True, kw_only=True):
     """Figures of a part of the list, stored beside its name, so that some runs need not read the part; a payload."""
 
     by_status: Mapping[str, Figures]  # count and size of its rows
@@ -281,8 +279,7 @@ def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
 FOUND_NOW = "found_now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class Waits(Struct, frozen=True, kw_only=True):
     """Counts of rows of the list, and of candidates; a payload."""
 
     by_status: dict[str, Figures] = field(default_factory=dict)  # rows by status, and `FOUND_NOW`

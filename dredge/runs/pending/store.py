@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
@@ -41,8 +41,7 @@ _AHEAD_MAX = timedelta(minutes=5)
 _LATE_MAX = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingList:
+class PendingList(Struct, frozen=True, kw_only=True):
     """The list of a mark; a payload."""
 
     subject: str  # such as the storage namespace
@@ -62,14 +61,12 @@ class PendingList:
         return sum(part.rows for part in self.parts.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Newest:
+class _Newest(Struct, frozen=True, kw_only=True):
     left_at: datetime
     format: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """Conditions for using a list."""
 
     subject: str
@@ -78,8 +75,7 @@ class Expected:
     why: str = ""  # the event at that time, half a sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """The stored list."""
 
     etag: str | None = None  # of the pointer; None if absent
@@ -87,8 +83,7 @@ class Stored:
     problem: str = ""  # why it may not be used, half a sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """The bytes of the pointer with its ETag and time, and of the time of the newest list; None if absent."""
 
     pointer: tuple[str, datetime | None, bytes] | None
@@ -247,8 +242,7 @@ def _run_of(data: bytes) -> str | None:
         return None
 
 
-@dataclass(slots=True)
-class SmallList:
+class SmallList(Struct):
     """A list of few rows, read and written as a whole. Only lists of lakeFS runs are in shards."""
 
     expected: Expected  # conditions for using a list

@@ -25,9 +25,10 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import deleting

@@ -16,7 +16,6 @@ Source: Blob service REST API, List Blobs; lakeFS, pkg/block/azure/walker.go (is
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from itertools import chain
@@ -27,6 +26,7 @@ from xml.sax.saxutils import unescape
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.storage.azure.clients import FOLDER_MARK, code_of, container_client, translated
@@ -67,8 +67,7 @@ _ENTITIES = {"&quot;": '"', "&apos;": "'", "&#39;": "'", "&#34;": '"', "&#10;": 
 _ENTITIES |= {"&#xA;": "\n", "&#xD;": "\r"}
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Rows with whole names, prefixes up to a delimiter, whether a name may be out of order, and the next marker."""
 
     rows: pa.RecordBatch

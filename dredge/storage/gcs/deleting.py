@@ -17,11 +17,11 @@ Source: Cloud Storage JSON API, Objects: rewrite.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.storage import deleting

@@ -13,11 +13,11 @@ short or empty pages with a successor).
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.storage.gcs.wire import ask, bucket_url

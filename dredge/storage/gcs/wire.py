@@ -17,10 +17,11 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from email.parser import BytesParser
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
 
 from dredge import causes
 from dredge.causes import Cause
@@ -202,8 +203,7 @@ def is_name(root: str, key: str) -> bool:
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A whole answer."""
 
     status: int
@@ -305,8 +305,7 @@ _STATUS = re.compile(rb"^HTTP/\d(?:\.\d)? (\d{3})\b")
 type Query = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One request of a batch: method, whole name of the object, parameters."""
 
     method: str
@@ -314,8 +313,7 @@ class Part:
     query: Query = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartAnswer:
+class PartAnswer(Struct, frozen=True):
     """The answer to one part."""
 
     status: int

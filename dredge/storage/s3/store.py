@@ -11,7 +11,6 @@ Source: Amazon S3 API reference, ListObjectsV2 (encoding-type, KeyCount, order i
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC
 from itertools import chain
 from typing import Any
@@ -20,6 +19,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
 
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.errors import ConflictError, FormatError, NotFoundError, UnavailableError
 from dredge.storage import remote
@@ -64,8 +64,7 @@ _ENTITIES = {
 _ENTITIES |= {"&#xA;": "\n", "&#xD;": "\r"}
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Rows with whole keys, common prefixes, and the token of the next page."""
 
     rows: pa.RecordBatch

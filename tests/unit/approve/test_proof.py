@@ -1,12 +1,12 @@
 """The sweep reads the answer for itself, and deletes nothing for one that is missing, foreign, changed or expired."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve.records import (
     AIRFLOW,

@@ -1,10 +1,10 @@
 """What is asked and answered is written once."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve import records
 from dredge.approve.records import AIRFLOW, is_rejected, read_asked, record_answer, request_of

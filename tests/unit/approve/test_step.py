@@ -1,9 +1,9 @@
 """A run asks a person where its settings and its limits want that, and takes the first answer; a no counts always."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve.records import AIRFLOW
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError

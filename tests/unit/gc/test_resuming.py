@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from dredge.errors import (
     AwaitingApprovalError,
@@ -111,10 +112,12 @@ def test_a_run_of_an_orchestrator_is_left_to_it() -> None:
 def test_a_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only() -> None:
     plan = make_world().plan().plan
     first = plan.lease
-    later = replace(first, fencing=first.fencing + 2)
+    later = structs.replace(first, fencing=first.fencing + 2)
     assert not resume_run(Run.open(plan.run_uri), "another", later)
-    assert not resume_run(Run.open(plan.run_uri), plan.repository, replace(later, holder="another"))
+    assert not resume_run(Run.open(plan.run_uri), plan.repository, structs.replace(later, holder="another"))
     assert read_plan(plan.run_uri) == plan
     assert resume_run(Run.open(plan.run_uri), plan.repository, later)
-    assert not resume_run(Run.open(plan.run_uri), plan.repository, replace(first, fencing=first.fencing + 1))
+    assert not resume_run(
+        Run.open(plan.run_uri), plan.repository, structs.replace(first, fencing=first.fencing + 1)
+    )
     assert read_plan(plan.run_uri) == replace(plan, lease=later)

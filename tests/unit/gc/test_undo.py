@@ -1,8 +1,7 @@
 """A run is opened for who wants to take deletions back only where it deleted, and in that very repository."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError
 from dredge.gc.run import Run

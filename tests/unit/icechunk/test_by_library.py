@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import OutcomeDiffersError, differ
@@ -82,7 +83,7 @@ def test_library_that_does_something_else_is_an_error_that_names_the_snapshots(t
 
 
 def changed(history: History, **facts: Any) -> History:
-    snapshots = {**history.snapshots, "4": replace(history.snapshots["4"], **facts)}
+    snapshots = {**history.snapshots, "4": structs.replace(history.snapshots["4"], **facts)}
     return replace(history, snapshots=snapshots)
 
 
@@ -193,7 +194,9 @@ def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
 
     def without_copies(data: bytes, *_: str) -> RepoInfo:
         info = parse_repo_info(data)
-        return replace(info, updates=tuple(replace(item, backup=None) for item in info.updates))
+        return structs.replace(
+            info, updates=tuple(structs.replace(item, backup=None) for item in info.updates)
+        )
 
     monkeypatch.setattr("dredge.icechunk.format.metadata.parse_repo_info", without_copies)
     with pytest.raises(FormatError):

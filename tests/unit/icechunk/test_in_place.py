@@ -3,12 +3,12 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, ConflictError, FormatError, PartialError, RefusedError
 from dredge.icechunk.expiration import apply

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
@@ -135,7 +136,7 @@ def test_newer_parent_that_is_not_on_a_root_is_a_wrong_clock(repo: Path) -> None
     ids = by_message(history)
     # 5 newer than 6: written by 0.2.9, but its parent is no root, so no expiration gave it that time.
     five = history.snapshots[ids["commit 5"]]
-    later = replace(five, flushed_at=history.snapshots[ids["commit 4"]].flushed_at + 1)
+    later = structs.replace(five, flushed_at=history.snapshots[ids["commit 4"]].flushed_at + 1)
     damaged = replace(history, snapshots={**history.snapshots, five.id: later})
     asked = with_restamped(open_reader(f"file://{repo}"), replace(damaged, restamped=frozenset()))
     assert asked.restamped == frozenset()

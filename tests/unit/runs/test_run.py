@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.folder import RunFolder
@@ -135,7 +136,7 @@ def test_a_run_does_not_go_on_where_the_state_was_removed(local_run: Run) -> Non
 
 
 def test_a_run_that_is_resumed_elsewhere_is_left_to_it(local_run: Run) -> None:
-    later = replace(local_run.plan.lease, fencing=99)
+    later = structs.replace(local_run.plan.lease, fencing=99)
     local_run.folder.write_json("plan.json", {"run_id": "r1", "lease": to_json(later)})
     with pytest.raises(RefusedError):
         resume_local(local_run)

@@ -1,12 +1,12 @@
 """What every sweep does around its deleting."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve.sweep import Sweep as Driven
 from dredge.errors import ConfigError, DefectError, DredgeError, FormatError, LeaseHeldError, PartialError

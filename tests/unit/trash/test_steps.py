@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.trash.findings import (

@@ -2,13 +2,13 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.gc.insight.why import why

@@ -2,10 +2,10 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.storage import ObjectVersion, open_deleter, open_versions, open_writer
@@ -162,7 +162,7 @@ def test_where_no_version_is_the_current_one_none_is_taken_away(lake: str, stand
     row = deleted(lake)
 
     def without_a_current_one(honest: Any, *asked: Any) -> list[ObjectVersion]:
-        return [replace(item, is_latest=False) for item in honest(*asked)]
+        return [structs.replace(item, is_latest=False) for item in honest(*asked)]
 
     stand_in(MemoryVersions.versions, without_a_current_one)
     assert outcome(lake, row, VERSIONS) == (FAILED, VERSIONS)

@@ -20,7 +20,6 @@ manifests are listed: a thousand of them take one request.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection.absent import MANIFESTS_PER_TASK, ask_beyond_inventory, ask_for_new
@@ -61,8 +61,7 @@ type Shards = Mapping[int, PartInfo]
 """Rows of chunks in the form of a listing, each chunk once, sorted into shards by the first bits of the ids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameTask:
+class NameTask(Struct, frozen=True, kw_only=True):
     """A range of rows of a part of found manifests; `name` is the prefix of the task's files."""
 
     name: str
@@ -71,8 +70,7 @@ class NameTask:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameResult:
+class NameResult(Struct, frozen=True, kw_only=True):
     """Chunks by shard, and keys of damaged, missing or archived manifests. For an inventory: figures of objects below
     `chunks/`, their bytes, names that are not ids, and rows of the files."""
 
@@ -141,8 +139,7 @@ def hashes_of_keys(keys: pa.ChunkedArray) -> Hashes:
     return hashes_of_names(pc.utf8_slice_codeunits(keys, len(CHUNKS)))[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectConfig:
+class SelectConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks: `counted` has the number of live manifests by chunk; None uses the sets of a task, and asks
     the store for the chunks, because the rows are of an inventory. `keep_all` spares all chunks."""
 
@@ -153,8 +150,7 @@ class SelectConfig:
     keep_all: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectTask:
+class SelectTask(Struct, frozen=True, kw_only=True):
     """Rows and sets of live chunks of a shard."""
 
     shard: int
@@ -162,8 +158,7 @@ class SelectTask:
     live: list[PartInfo]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectResult:
+class SelectResult(Struct, frozen=True, kw_only=True):
     """Parts of found chunks, their figures, and the set of live native chunks without a row."""
 
     parts: list[PartInfo]
@@ -364,8 +359,7 @@ def _beyond_manifests(
     return rows.filter(pa.array(~contains(unite(pieces), hashes_of_keys(rows["address"]))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryConfig:
+class InventoryConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks: layout of the inventory's files, and shard bits."""
 
     layout: Layout

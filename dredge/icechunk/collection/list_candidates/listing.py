@@ -17,7 +17,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -25,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.hashing import hash64
 from dredge.icechunk.collection.absent import ABSENT_MAX
@@ -102,8 +103,7 @@ def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListTask:
+class ListTask(Struct, frozen=True, kw_only=True):
     """A range of names in the folder of a kind: `low` inclusive, `high` exclusive, "" is open. `number` is part of the
     names of its files."""
 
@@ -174,8 +174,7 @@ def _number(prefix: str) -> int:
 type Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListConfig:
+class ListConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks."""
 
     cutoff: datetime
@@ -190,8 +189,7 @@ class ListConfig:
     new_manifests: PartInfo | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListResult:
+class ListResult(Struct, frozen=True, kw_only=True):
     """Found objects of a range."""
 
     parts: list[PartInfo]
@@ -239,8 +237,7 @@ def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dic
     return found
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     candidates: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     foreign: list[str] = field(default_factory=list)

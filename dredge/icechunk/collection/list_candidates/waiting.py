@@ -11,12 +11,13 @@ the list.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError, FormatError
 from dredge.hashing import hash64
@@ -48,8 +49,7 @@ _FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confi
 """Counts of the step, and the names of the list's figures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitConfig:
+class WaitConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks."""
 
     turn: Turn
@@ -64,8 +64,7 @@ class WaitConfig:
     named: tuple[LocatedSet, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitResult:
+class WaitResult(Struct, frozen=True, kw_only=True):
     """Files of the new list by shard, files of waited candidates, figures by kind, and the number of compared rows."""
 
     parts: dict[int, PartInfo] = field(default_factory=dict)
@@ -173,8 +172,7 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
     return live
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Before(Struct, frozen=True, kw_only=True):
     """The pending list of earlier runs, the deletions of the base run, and the life of the repository."""
 
     stored: Stored

@@ -13,7 +13,8 @@ optimized run subtracts exactly the counts that an earlier run added, even if th
 import logging
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import (
@@ -75,8 +76,7 @@ def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) 
     return [{manifest: refs[manifest] for manifest in share} for share in shares]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(Struct, frozen=True):
     """The chunks of the live manifests; in an optimized run, the changes since the base."""
 
     bits: int  # the first so many bits of an id are its shard
@@ -88,8 +88,7 @@ class Chunks:
     read: Mapping[str, str]  # MD5 of the bytes of each manifest that this run read, by id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountConfig:
+class CountConfig(Struct, frozen=True, kw_only=True):
     """Payload of all tasks: shard bits, prefix of file names, and whether tasks write counts and sets of native
     chunks."""
 
@@ -99,8 +98,7 @@ class CountConfig:
     native: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountTask:
+class CountTask(Struct, frozen=True, kw_only=True):
     """A part of the index, with its new and its dropped manifests; the number is in the names of the task's files."""
 
     number: int
@@ -109,8 +107,7 @@ class CountTask:
     dropped: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountResult:
+class CountResult(Struct, frozen=True, kw_only=True):
     """A layer of counts and sets of chunks of one part of the index; `is_damaged` for an unreadable part."""
 
     index_part: str

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
 
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk import repository
@@ -311,8 +312,7 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(Struct, frozen=True):
     """The snapshots at which the mark starts. `young` are the unreachable ones younger than the cutoff, `unnamed` are
     unreferenced and unreleased snapshots; `youngest` is the time of the youngest file."""
 

@@ -8,9 +8,10 @@ deleted or reset, or older refs were restored.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct, field
 
 from dredge.errors import FormatError, NotFoundError, WitnessError
 from dredge.icechunk.collection.witness import record
@@ -30,16 +31,14 @@ _COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
 MAIN_LABEL = f"branch:{MAIN}"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A question for a person: observation, likely causes, remedies. `what` identifies it in a consent (JSON)."""
 
     message: str
     what: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Struct, frozen=True, kw_only=True):
     """The witnesses' result: the record for the next mark, kept lost tips, kept unreferenced snapshot files, released
     unreachable snapshots, refs of spec 1 in a repository of spec 2, and questions for a person."""
 
@@ -141,8 +140,7 @@ def _released(
     return tip, find_released(known, named, more) - (lost - known.released)
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """Consents of persons; of tips and operations only consents since the last mark."""
 
     tips: frozenset[str]

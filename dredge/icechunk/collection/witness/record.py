@@ -23,12 +23,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.format import metadata
@@ -58,16 +59,14 @@ type Parents = Mapping[str, frozenset[str]]
 FORGET_LOST = "forget-lost"
 
 
-@dataclass(frozen=True, slots=True)
-class LostTip:
+class LostTip(Struct, frozen=True):
     """An unreachable, unreleased tip: label of its ref, and the time of the first mark that missed it."""
 
     ref: str
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """The record of the newest complete mark."""
 
     run_id: str = ""  # of the mark's run; "" before the first mark
@@ -247,8 +246,7 @@ class OperationsLog:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
+class Since(Struct, frozen=True):
     """The log since an operation: whether the log has the operation (None if the log is cut before it), and the later
     operations, newest first, ending with the operation itself or the entry in its place."""
 
@@ -260,8 +258,7 @@ class Since:
         return any(update.kind in _MOVES_BACK and update.ref == branch for update in self.updates)
 
 
-@dataclass(frozen=True, slots=True)
-class OldRef:
+class OldRef(Struct, frozen=True):
     """A ref of spec 1 in a repository of spec 2, such as "branch:main", with its tip and the time of its file."""
 
     label: str

@@ -11,12 +11,12 @@ are copied.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from dredge.compiled import kernels
 from dredge.kernels import interface as k
@@ -87,8 +87,7 @@ def decode_ranges(
     return ((name, decoder.read(name, data)) for name, data in files)
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded:
+class _Decoded(Struct, frozen=True):
     """A range in columns, with its blocks, for the next range."""
 
     data: npt.NDArray[np.uint8]

@@ -29,11 +29,11 @@ The strict reader of whole records and the fast reader of columns both use this 
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import cramjam
 import crc32c
+from msgspec import Struct
 
 from dredge.errors import FormatError
 from dredge.kernels.interface import BLOCK_SIZE_MAX
@@ -67,8 +67,7 @@ class Handle(NamedTuple):
         return f"{self.offset} (+{self.length})"
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(Struct, frozen=True):
     """The last 53 bytes."""
 
     metaindex: Handle
@@ -221,16 +220,14 @@ _EXPECTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """Data of a range in its metarange: number of records, and the last key (empty if unknown)."""
 
     count: int
     max_key: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """Everything about a table except its records."""
 
     properties: dict[str, bytes]

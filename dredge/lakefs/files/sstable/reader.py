@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from dredge.lakefs.files.ident import TableHash, encode_records
 from dredge.lakefs.files.sstable.layout import (
     KEY_TRAILER_SIZE,
@@ -52,8 +54,7 @@ class Block:
         return encode_records(self.records)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A whole table in memory."""
 
     envelope: Envelope

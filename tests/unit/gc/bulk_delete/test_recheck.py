@@ -3,11 +3,11 @@
 The mark is over when the branch is made here, so no earlier step can have seen it.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.gc.bulk_delete import Subtracted, recheck
 from dredge.gc.bulk_delete.watch import look_before_recheck

@@ -1,11 +1,11 @@
 """The sweep believes nothing but what it reads itself: places, verdicts, heads."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete.step import bulk_delete

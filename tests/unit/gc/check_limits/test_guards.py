@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from dredge.errors import AwaitingApprovalError, NotFoundError, RefusedError
 from dredge.gc.check_limits import guards
@@ -157,7 +158,7 @@ def test_a_repository_that_came_into_the_namespace_meanwhile_refuses_the_run_unl
 def test_a_repository_that_was_made_anew_elsewhere_refuses_the_run(is_there: bool) -> None:
     world, run = marked()
     (ours,) = world.client.repositories()
-    moved = [replace(ours, namespace="memory://elsewhere/lake")] if is_there else []
+    moved = [structs.replace(ours, namespace="memory://elsewhere/lake")] if is_there else []
     world.client.repositories = lambda: moved  # type: ignore[method-assign]
     finding = guards.same_namespace(check_of(run))
     assert (finding.rule, finding.verdict) == ("same_namespace", "refused")

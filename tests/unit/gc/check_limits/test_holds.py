@@ -1,10 +1,9 @@
 """What is held is told in one place, and nothing but a proof about the object itself lifts a hold."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.gc.check_limits import NO_ANSWER, Holds

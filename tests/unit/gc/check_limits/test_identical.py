@@ -2,12 +2,12 @@
 
 import hashlib
 import os
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.gc.check_limits.holds import NO_PATH
 from dredge.gc.steps import (

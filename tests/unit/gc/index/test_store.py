@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from threading import Event
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.index.store import (

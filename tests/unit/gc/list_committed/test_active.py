@@ -1,10 +1,10 @@
 """Which commits are active: each of these loses data with a collector that trusts one answer."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import DredgeError, RefusedError
 from dredge.gc.list_committed import ActiveCommits, find_active, take_in_heads, take_in_tags

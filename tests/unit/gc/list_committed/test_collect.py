@@ -1,11 +1,11 @@
 """Whatever comes from the index, from range files or from both, every address that a range names is counted once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import RefusedError
 from dredge.gc.index.ranges import Ranges, read_metaranges

@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.staging import Records, _read

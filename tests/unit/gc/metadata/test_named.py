@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords

@@ -1,11 +1,11 @@
 """What a complete run leaves for the next one: everything that exists is in it, and nothing is said to be done that is
 not."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.run import Run

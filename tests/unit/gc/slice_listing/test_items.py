@@ -2,12 +2,12 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import RefusedError
 from dredge.gc.slice_listing.slices import (

@@ -1,11 +1,11 @@
 """Each candidate gets a reason; a row that can be no candidate stops the run."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig

@@ -1,11 +1,10 @@
 """A hold is one function in one list: what it applies to stays, and is counted, reported and written to the ledger."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from msgspec.structs import replace
 
 from dredge.gc.subtract import SAME_SIZE, candidates, why_of_hold
 from dredge.gc.subtract.candidates import UNREADABLE, UPLOAD_PARTS, Evidence, Hold, Mask, holds_of

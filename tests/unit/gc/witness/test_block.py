@@ -1,8 +1,7 @@
 """The block that a refusal by a witness leaves."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.run import Run, open_state

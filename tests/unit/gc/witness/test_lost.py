@@ -1,8 +1,7 @@
 """Lost commits are listed, made known again with all that they name, or given up."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, WitnessError
 from dredge.gc.run import open_state
@@ -110,7 +109,7 @@ def test_a_commit_whose_fields_are_not_recorded_is_made_from_its_metarange() -> 
     world, read = lost_days()
     lost = find(world)
     main = next(item for item in lost.found if "main" in item.branches)
-    lost.found = [dataclasses.replace(main, commit=None)]
+    lost.found = [structs.replace(main, commit=None)]
     (made,) = lost.restore(writer(world), [main.name])
     assert made.how == METARANGE
     assert {path: world.lake.read(path, made.branch) for path in world.lake.paths(made.branch)} == read

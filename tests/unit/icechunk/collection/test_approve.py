@@ -1,12 +1,12 @@
 """A run with a question deletes only after a yes to its candidates, and never after a no."""
 
 import json
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RefusedError, RejectedError

@@ -3,11 +3,11 @@
 import random
 import shutil
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError
 from dredge.icechunk.collection import check_limits as step

@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import index

@@ -2,13 +2,13 @@
 
 import os
 import time
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection import own_files, steps

@@ -2,12 +2,12 @@
 
 import json
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.collection import steps

@@ -2,10 +2,10 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import FormatError, OvertakenError, RefusedError, UnavailableError
 from dredge.icechunk.collection import save_report as step

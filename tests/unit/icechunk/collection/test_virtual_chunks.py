@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,13 @@ def test_optimized_runs_keep_them_too(make: Callable[..., Views]) -> None:
 def test_index_of_an_earlier_version_is_not_built_upon(
     make: Callable[..., Views], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dredge.icechunk.collection import index, run
+    from dredge.icechunk.collection import index, run, save_report
 
     views = make()
     chunks = views.write("source")
     with monkeypatch.context() as earlier:
         earlier.setattr(index, "FORMAT", index.FORMAT - 1)
-        defaults = run.RunState.__init__.__kwdefaults__ | {"format": run.STATE_FORMAT - 1}
-        earlier.setattr(run.RunState.__init__, "__kwdefaults__", defaults)
+        earlier.setattr(save_report, "RunState", partial(run.RunState, format=run.STATE_FORMAT - 1))
         views.collect(keep_lost_days=0)
     views.expire_before(views.view("view", chunks, without="source"))
     assert views.mode(keep_lost_days=0) == "clean"

@@ -1,7 +1,6 @@
 """The record of a mark, and the witnesses of spec 2."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, FormatError, RefusedError, WitnessError
 from dredge.icechunk.collection.steps import (

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dredge.hashing import hash64
 from dredge.runs.payload import from_file, to_json
@@ -36,7 +37,7 @@ OLDER, STATE, NEWER, THIS = "d", "c", "b", "a"
 
 
 def turn(**changes: Any) -> Turn:
-    return replace(
+    return structs.replace(
         Turn(
             run_id=THIS,
             marked_at=START + 20 * HOUR,

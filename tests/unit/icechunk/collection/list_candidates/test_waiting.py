@@ -5,11 +5,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dredge.errors import ConflictError, RefusedError
 from dredge.icechunk.collection.list_candidates import waiting as waiting_step
