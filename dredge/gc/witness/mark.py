@@ -117,7 +117,7 @@ class Witnesses(Struct):
         """Find the metaranges counted as active commits in a re-check, with or without a commit; given are the ids of
         the read ranges."""
         run, self._past = self.run, self.read.result()
-        listed = list_tables(run.reader, len({*active.metaranges.values()}))
+        listed = list_tables(run.reader, len({*active.metaranges.values()}) + len(ranges))
         files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
         return self._find_unnamed(_shown_commits(active), ranges, files).metaranges
 
