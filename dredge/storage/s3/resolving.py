@@ -260,7 +260,7 @@ def _loader() -> Any:
     from botocore.loaders import Loader
 
     class Named(Loader):
-        def list_available_services(self, _: str) -> list[str]:
+        def list_available_services(self, type_name: str) -> list[str]:
             # botocore looks into the folders of all 400 services, to refuse a name that is not among them.
             folders = filter(os.path.isdir, self.search_paths)
             return sorted({name for folder in folders for name in os.listdir(folder)})
