@@ -38,7 +38,8 @@ class Kept:
 
     def damage(self, new: NewPart) -> None:
         name = new.part.addresses.name
-        self.state.put(name, self.state.get(name)[:-1] + b"?")
+        *body, last = self.state.get(name)
+        self.state.put(name, bytes([*body, last ^ 1]))
 
     def ranges(self, part: str) -> list[RangeHashes]:
         return read_part(self.state, self.index.parts[part], lambda _: True)
