@@ -4,14 +4,17 @@ Without latency, all but a few threads only wait for the interpreter; at 40 ms a
 So each long call measures answers per second in rounds, and changes the number of requests in flight (`InFlight`).
 """
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self
 
-_CALLS_AT_ONCE = 16
 # Connections that clients keep.
 MOST = 128
 _LEAST = 4
@@ -141,24 +144,83 @@ def ordered_map[T, R](
     return _ordered(fn, items, InFlight(concurrency), measured=False)
 
 
-class Ask:
-    """Starts calls in the threads of a pool."""
+# Threads are kept: to start one takes as long as to hand over four calls. As pools of one thread, because the
+# interpreter ends their threads at exit.
+_idle: list[ThreadPoolExecutor] = []
+os.register_at_fork(after_in_child=_idle.clear)  # a child process has no other threads
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
+
+class CallThreads:
+    """Starts each call at once, in its own thread; all calls have ended after the block, also after an error."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._threads: list[ThreadPoolExecutor] = []
+        self._free: SimpleQueue[ThreadPoolExecutor] = SimpleQueue()
+        self._failed = self._ended = False
+
+    def submit[**P, R](self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Start a call."""
+        if self._ended:
+            raise RuntimeError("the block of these calls has ended")
+        free = self._free
+
+        def call() -> R:
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                free.put(thread)
+
+        try:
+            thread = self._take()
+            return thread.submit(call)
+        except BaseException:
+            self._failed = True  # the call may not be started
+            raise
+
+    def _take(self) -> ThreadPoolExecutor:
+        with suppress(Empty):
+            return self._free.get_nowait()
+        try:
+            thread = _idle.pop()
+        except IndexError:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="dredge-call")
+        self._threads.append(thread)
+        return thread
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        if kind is None and not self._failed and self._process == os.getpid():
+            for _ in self._threads:
+                self._free.get()
+            _idle.extend(self._threads[: max(0, MOST - len(_idle))])
+        else:  # after an interrupt it is unknown which calls are started
+            for thread in self._threads:
+                thread.shutdown()
+
+
+class Ask:
+    """Starts calls in threads."""
+
+    def __init__(self, threads: CallThreads) -> None:
+        self._threads = threads
 
     def __call__[**P, R](self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Start a call."""
-        return self._pool.submit(fn, *args, **kwargs)
+        return self._threads.submit(fn, *args, **kwargs)
 
 
 @contextmanager
 def at_once() -> Iterator[Ask]:
     """Yield a function that starts independent requests in parallel; all have ended after the block, also after an
     error."""
-    who = threading.current_thread().name
-    with ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix=f"{who}-asks") as pool:
-        yield Ask(pool)
+    with CallThreads() as threads:
+        yield Ask(threads)
 
 
 AHEAD_BYTES = 64 << 20
@@ -212,25 +274,18 @@ def _ordered[T, R](
             return found, error
         return found, None
 
-    with ExitStack() as pools:
+    with CallThreads() as threads:
         running: deque[Future[tuple[list[tuple[R, float]], BaseException | None]]] = deque()
         rounds = _Rounds(flight)
-        threads = at = 0
+        at = 0
         try:
             while at < len(items) or running:
                 most = min(flight.size, fitting())
                 while at < len(items) and len(running) < most:
-                    # A pool starts a thread for each row until it is full, even if the others wait. Each pool is twice
-                    # the one before, as the number may grow by one a round.
-                    if threads < min(most, len(items)):
-                        threads = min(max(most, 2 * threads), len(items))
-                        pool = pools.enter_context(
-                            ThreadPoolExecutor(threads, thread_name_prefix="dredge-storage")
-                        )
                     row = 1
                     if flight.is_near:
                         row = max(1, min(_IN_A_ROW, fitting() // most, (len(items) - at) // most))
-                    running.append(pool.submit(ask, items[at : at + row]))
+                    running.append(threads.submit(ask, items[at : at + row]))
                     at += row
                 found, error = running.popleft().result()
                 for result, seconds in found:

@@ -34,6 +34,7 @@ from dredge.gc.mark_uncommitted import kv_store
 from dredge.lakefs import prepare
 from dredge.runs import folder
 from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import CallThreads
 from tests.simulation.clock import START
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.stores import (
@@ -191,12 +192,13 @@ def _chance(scheduler: Scheduler) -> Sequence[Patch]:
 
 
 def _threads(scheduler: Scheduler) -> Iterator[Patch]:
+    def pool(*arguments: object, **more: object) -> Pool:
+        return Pool(scheduler, *arguments, **more)
+
     stand_ins = {
         "threading": (threading, Threads(scheduler)),
-        "ThreadPoolExecutor": (
-            concurrent.futures.ThreadPoolExecutor,
-            lambda *arguments, **more: Pool(scheduler, *arguments, **more),
-        ),
+        "ThreadPoolExecutor": (concurrent.futures.ThreadPoolExecutor, pool),
+        "CallThreads": (CallThreads, pool),
         "Future": (concurrent.futures.Future, _FutureOf(scheduler)),
         "wait": (concurrent.futures.wait, wait_all),
     }

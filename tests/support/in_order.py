@@ -13,6 +13,8 @@ from unittest import mock
 
 import pytest
 
+from dredge.storage.parallel import CallThreads
+
 
 class InOrder(Executor):
     """Does submitted work at once, in the caller."""
@@ -32,10 +34,12 @@ class InOrder(Executor):
 @contextmanager
 def working_in_order() -> Iterator[None]:
     """Give the imported modules of `dredge` a pool without threads."""
+    real = {"ThreadPoolExecutor": ThreadPoolExecutor, "CallThreads": CallThreads}
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            if name.startswith("dredge.") and vars(module).get("ThreadPoolExecutor") is ThreadPoolExecutor:
-                stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InOrder))
+            for attribute in real if name.startswith("dredge.") else ():
+                if vars(module).get(attribute) is real[attribute]:
+                    stack.enter_context(mock.patch.object(module, attribute, InOrder))
         yield
 
 
