@@ -217,7 +217,7 @@ class GCConfig(shared.CollectionSettings):
     verify_sample_size: int | None = setting(
         "Deleted objects to verify",
         "After deleting, a run checks a sample of at most this many deleted objects in the store (one in"
-        " five, at least 200, of fewer than 5,000), and every object without a clear answer. If one in 300"
+        " ten, at least 200, of fewer than 10,000), and every object without a clear answer. If one in 300"
         " still existed, a sample of 1,000 would miss it once in 28 runs. Empty: all of them.",
         default=1000,
         minimum=0,

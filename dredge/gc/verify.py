@@ -246,8 +246,9 @@ def _choose_names(run: WorkerRun, item: PartLooks, gone: pa.Table) -> Sequence[N
 # Names for one page, which has a thousand: garbage is not spread evenly.
 _NEIGHBOURS = 200
 _LOOKS_MIN = 200
-# The sample of few deleted names: with fifteen of them still there, one in 28 runs would miss all.
-_ONE_IN = 5
+# The sample of few deleted names: with thirty of them still there, one in 24 runs would miss all. The next clean
+# run lists them.
+_ONE_IN = 10
 type Names = Sequence[str]
 
 

@@ -111,11 +111,11 @@ def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(lengt
 
 
 def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -> None:
-    assert [looks_at(deleted, 1000) for deleted in (10, 1_000, 1_150, 5_000, 25_000)] == [
+    assert [looks_at(deleted, 1000) for deleted in (10, 1_000, 2_300, 5_000, 25_000)] == [
         200,
         200,
         230,
-        1_000,
+        500,
         1_000,
     ]
     assert looks_at(1_000_000, 0) == 0
