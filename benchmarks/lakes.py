@@ -163,8 +163,11 @@ class S3Lake:
         time.sleep(3)  # the store's timestamps are whole seconds
 
     def _fill(self) -> int:
-        """Upload missing objects; returns their number."""
+        """Upload missing objects, and remove those of other lakes; returns the number of uploads."""
         source, added = self.local.root / "_lakefs", 0
+        for path in (self.root / "_lakefs").glob("*"):
+            if path.is_file() and not (source / path.name).exists():
+                path.unlink()
         for path in source.rglob("*"):
             name = path.relative_to(self.local.root)
             if (
