@@ -32,9 +32,9 @@ from dredge.storage.s3.resolving import translated, translated_native
 
 BATCH_ROWS = 8000
 _TIME = LISTING_SCHEMA.field("last_modified").type
-_CONTENTS = b"<Contents>"
+_CONTENTS = b"<Contents"
 _NEXT = b"</Contents><Contents>"
-_PREFIXES = b"<CommonPrefixes>"
+_PREFIXES = b"<CommonPrefixes"
 _ROW = re.compile(  # in the order in which AWS and most others write them
     rb"<Contents>\s*+<Key>([^<]*+)</Key>\s*+<LastModified>([^<]*+)</LastModified>\s*+"
     rb"<ETag>(?:&quot;|&#34;|\")?+([^<&\"]*+)(?:&quot;|&#34;|\")?+</ETag>\s*+"
@@ -48,7 +48,7 @@ _CLASS = re.compile(rb"<StorageClass>([^<]*+)</StorageClass>")
 _SIZE = re.compile(rb"<Size>(\d+)</Size>")
 _FOLDER = re.compile(rb"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
 _TOKEN = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
-_TRUNCATED = re.compile(rb"<IsTruncated>\s*true\s*</IsTruncated>", re.IGNORECASE)
+_TRUNCATED = re.compile(rb"<IsTruncated>\s*(true|false)\s*</IsTruncated>", re.IGNORECASE)
 _COUNT = re.compile(rb"<KeyCount>(\d+)</KeyCount>")
 _URL_CODED = re.compile(rb"<EncodingType>\s*url\s*</EncodingType>", re.IGNORECASE)
 _CODE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -119,7 +119,10 @@ def _around_rows(xml: bytes, rows: int) -> bytes:
 
 
 def _next_token(xml: bytes, what: str) -> str | None:
-    if _TRUNCATED.search(xml) is None:
+    said = [value.lower() for value in _TRUNCATED.findall(xml)]
+    if len(said) != xml.count(b"<IsTruncated"):
+        raise FormatError(f"{what}: a page does not say whether it is the last one")
+    if b"true" not in said:
         return None
     found = _TOKEN.search(xml)
     if found is None:
@@ -138,10 +141,10 @@ def parse_page(xml: bytes, what: str) -> Page:
     url_coded = _URL_CODED.search(around) is not None
     try:
         rows = _rows(_decode(keys, url_coded), times, etags, sizes, _classes(xml, len(keys)))
+        names = [name.decode() for name in _decode(folders, url_coded)]
+        return _checked(Page(rows, names, _next_token(around, what)), around, what)
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
-    names = [name.decode() for name in _decode(folders, url_coded)]
-    return _checked(Page(rows, names, _next_token(around, what)), around, what)
 
 
 def _columns(xml: bytes) -> list[list[bytes]] | None:

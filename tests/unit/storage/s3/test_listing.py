@@ -103,11 +103,23 @@ def test_an_object_without_etag_stays_in_the_listing() -> None:
         page(contents("a").replace("<Key>a</Key>", "")),
         page(contents("%FF%FE")),
         page(contents("a"), token="t").replace("<NextContinuationToken>t</NextContinuationToken>", ""),
+        page(contents("a"), token="t").replace("<IsTruncated>", "<IsTruncated >"),
+        page(contents("a"), token="t").replace(">true<", ">yes<"),
+        page(contents("a"), "<CommonPrefixes><Prefix>%FF/</Prefix></CommonPrefixes>"),
     ],
 )
 def test_a_page_that_does_not_add_up_is_an_error_and_never_a_shorter_page(xml: str) -> None:
     with pytest.raises(FormatError, match="listing"):
         parse_page(xml.encode(), "listing")
+
+
+def test_an_object_in_a_tag_with_a_space_or_an_attribute_is_not_left_out() -> None:
+    odd = [
+        contents(key).replace("<Contents>", tag)
+        for key, tag in (("b", "<Contents >"), ("c", "<Contents a='1'>"))
+    ]
+    xml = page(contents("a"), *odd, contents("d")).replace("<KeyCount>4</KeyCount>", "")
+    assert keys_of(xml) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("name", ["KeyCount", "EncodingType", "IsTruncated", "NextContinuationToken"])
