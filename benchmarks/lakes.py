@@ -181,6 +181,9 @@ class S3Lake:
         present = self.present()
         for address in present - self.truth.keys():  # objects of a benchmark that changes the lake
             (self.root / address).unlink()
+        for slice_ in (self.root / "data").glob("*"):  # the store lists empty folders too
+            if not any(slice_.iterdir()):
+                slice_.rmdir()
         missing = sorted(self.truth.keys() - present)
         objects = Objects(self.shape, datetime.now(UTC))
         for folder in {address.rpartition("/")[0] for address in missing}:
