@@ -52,6 +52,13 @@ def main() -> None:
 @click.option(
     "--airflow/--no-airflow", default=True, show_default=True, help="Run submit and connect in the DAG."
 )
+@click.option(
+    "--times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Run each engine so many times, in turns with the bare client; the middle ratio counts.",
+)
 @_latency
 @_before
 @_json
@@ -64,6 +71,7 @@ def gc(
     warm: bool,
     kv: str,
     airflow: bool,
+    times: int,
     latency_ms: tuple[float, ...],
     before: TextIO | None,
     as_json: bool,
@@ -85,7 +93,7 @@ def gc(
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
 
     def measure() -> Iterable[dict[str, Any]]:
-        return run(store, shapes, engines, rounds, KVS[kv], airflow)
+        return run(store, shapes, engines, rounds, KVS[kv], airflow, times)
 
     _tell("gc", measure, latency_ms, before, as_json, write)
 

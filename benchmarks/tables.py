@@ -38,7 +38,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("wall s", lambda row: row["wall"]),
     ("steps s", lambda row: row.get("steps", round(sum(row["seconds"].values()), 1))),
     ("steps / bare", lambda row: row.get("steps_to_bare", 1)),
-    ("wall / bare", lambda row: row.get("wall_to_bare", "")),
+    ("wall / bare", lambda row: _in_turns(row)),
     ("to first task s", lambda row: row.get("to_first_task", "")),
     ("after last task s", lambda row: row.get("after_last_task", "")),
     ("CPU s", lambda row: _each(row["cpu_seconds"])),
@@ -48,6 +48,13 @@ COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("missed", lambda row: row.get("missed", 0)),
     ("lost", lambda row: row.get("lost", 0)),
 )
+
+
+def _in_turns(row: Row) -> object:
+    """The middle ratio, with the least and the largest one of several."""
+    found = row.get("ratios", ())
+    middle = row.get("wall_to_bare", "")
+    return f"{middle} ({found[0]} to {found[-1]})" if len(found) > 1 else middle
 
 
 def line(row: Row) -> str:
