@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -303,9 +304,10 @@ def run(
     with surroundings(store, engines) as beside:
         for name in shapes:
             lake = open_lake(name, beside.store)
+            bare_of = partial(measure, lake, "bare", beside, warm=False, in_airflow=False)
             bare = {}
             for with_kv in kvs:
-                bare[with_kv] = measure(lake, "bare", beside, warm=False, with_kv=with_kv, in_airflow=False)
+                bare[with_kv] = bare_of(with_kv=with_kv)
                 yield {"store": store, **bare[with_kv], "index": ""}
             if not set(rounds) - {True}:  # fill the index first
                 measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)
@@ -315,9 +317,7 @@ def run(
                 rows = []
                 for turn in range(times):
                     if turn:
-                        bare[with_kv] = measure(
-                            lake, "bare", beside, warm=False, with_kv=with_kv, in_airflow=False
-                        )
+                        bare[with_kv] = bare_of(with_kv=with_kv)
                     row = measure(lake, engine, beside, warm=warm, with_kv=with_kv, in_airflow=in_airflow)
                     rows.append({"store": store, **row, **ratios(row, bare[with_kv])})
                 rows.sort(key=lambda row: row["wall_to_bare"])
@@ -335,5 +335,4 @@ def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:
         "bare": round(floor, 1),
         "steps_to_bare": round(steps / floor, 2),
         "wall_to_bare": round(row["wall"] / bare["wall"], 2),
-        "wall_beside_bare": round(row["wall"] - bare["wall"], 1),
     }
