@@ -16,6 +16,11 @@ def named(range_id: str, *addresses: int, sizes: tuple[int, ...] = (7,)) -> Rang
     return RangeHashes(range_id, len(found), 0, found, np.array(sizes, np.uint64))
 
 
+def damaged(data: bytes) -> bytes:
+    """Change the last byte."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
 @dataclass
 class Kept:
     state: ObjectWriter
@@ -38,8 +43,7 @@ class Kept:
 
     def damage(self, new: NewPart) -> None:
         name = new.part.addresses.name
-        *body, last = self.state.get(name)
-        self.state.put(name, bytes([*body, last ^ 1]))
+        self.state.put(name, damaged(self.state.get(name)))
 
     def ranges(self, part: str) -> list[RangeHashes]:
         return read_part(self.state, self.index.parts[part], lambda _: True)

@@ -7,6 +7,7 @@ from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.gc import busy_world, summary_of
+from tests.support.index_parts import damaged
 from tests.support.memory_store import memory_store
 
 
@@ -15,7 +16,7 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     context = world.marked()
     name = next(part.key for part in summary_of(context, "subtract").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
-    context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
+    context.folder.writer.put(name, damaged(data))
     with pytest.raises(FormatError, match="subtract/part-"):
         bulk_delete(context, LocalRunner())
     assert world.data() == kept | gone

@@ -17,6 +17,7 @@ from dredge.sets.hashes import NONE, Hashes
 from dredge.storage import open_deleter
 from tests.support.gc import make_world, stage_again, summary_of
 from tests.support.identical import held, many
+from tests.support.index_parts import damaged
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -149,7 +150,7 @@ def test_sweep_deletes_nothing_when_a_proof_is_damaged(name: str, damage: str) -
     data = writer.get(key)
     open_deleter(context.folder.uri).delete([key])
     if damage == "changed":
-        writer.put(key, data[:-1] + bytes([data[-1] ^ 1]))
+        writer.put(key, damaged(data))
     with pytest.raises(FormatError):
         bulk_delete(context, world.runner)
     assert world.data() == before

@@ -26,6 +26,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.icechunk import counts_of
 from tests.support.icechunk_repo import Repo
+from tests.support.index_parts import damaged
 
 IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
 ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
@@ -41,8 +42,7 @@ def _garbage(report: dict[str, Any]) -> dict[str, dict[str, int]]:
 def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:
     good = collect(repo.config(dry_run=True))
     for path in (repo.folder / "_dredge" / "index" / "parts").iterdir():
-        *body, last = path.read_bytes()
-        path.write_bytes(bytes([*body, last ^ 1]))
+        path.write_bytes(damaged(path.read_bytes()))
     again = collect(repo.config(dry_run=True))
     assert _garbage(again) == _garbage(good)
     assert counts_of(again, "mark")["manifests_read"] == 9

@@ -31,6 +31,7 @@ from tests.support.folder_store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
 from tests.support.icechunk_repo import Repo, change_number, flip_chunk_id
 from tests.support.icechunk_tasks import Task, named, raw
+from tests.support.index_parts import damaged
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -101,8 +102,7 @@ def test_damaged_part_of_the_index_does_not_stop_runs_on_an_inventory_for_good(v
     uri = inventory(v1, sorted(objects(v1.folder)["chunks"])[:1])
     run(v1, dry_run=True)
     for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
-        *body, last = path.read_bytes()
-        path.write_bytes(bytes([*body, last ^ 1]))
+        path.write_bytes(damaged(path.read_bytes()))
     report = run(v1, inventory=uri)
     assert report["outcome"] == "success"
     assert counts_of(report, "mark")["manifests_read"] > 0
@@ -116,8 +116,7 @@ def test_part_of_the_index_that_goes_bad_after_the_mark_stops_a_run_on_an_invent
     planned = v1.plan(inventory=uri)
     mark(planned, LocalRunner())
     for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
-        *body, last = path.read_bytes()
-        path.write_bytes(bytes([*body, last ^ 1]))
+        path.write_bytes(damaged(path.read_bytes()))
     with pytest.raises(FormatError):
         list_candidates(planned, LocalRunner())
 
