@@ -69,7 +69,7 @@ _LACKING = (
     ),
 )
 """Missing features of older servers by version, with the action; see also `dredge.lakefs.client.OLDEST_SERVER`."""
-_STATE_TODO = (
+_STATE_REMEDY = (
     "Restore it, or continue: the wait of all objects starts again, and the next run reads everything."
 )
 _SAMPLE_ROWS = 20_000
@@ -325,9 +325,9 @@ def _state(site: _Site) -> Iterator[Line]:
     stored = find_list(site.state, namespace, site.repository.created_at, site.clock())
     problem = current.problem or stored.problem
     if problem:
-        yield warning("state", f"the state of earlier runs is not usable: {problem}", _STATE_TODO)
+        yield warning("state", f"the state of earlier runs is not usable: {problem}", _STATE_REMEDY)
     elif current.state is None and stored.pending is None and read_owner(site.state) is not None:
-        yield warning("state", "the namespace has an owner, and the pending list is missing", _STATE_TODO)
+        yield warning("state", "the namespace has an owner, and the pending list is missing", _STATE_REMEDY)
     else:
         yield ok(
             "state", "there is none yet" if current.state is None else f"left by run {current.state.run_id}"

@@ -20,7 +20,7 @@ _RIGHTS: Mapping[str, tuple[str, str]] = {
     READ: ("s3:GetObject, storage.objects.get", "read"),
     DELETE: ("s3:DeleteObject, storage.objects.delete", "delete"),
 }
-_CONDITIONS_TODO = (
+_CONDITIONS_REMEDY = (
     "Use a version of the store with conditional writes: without them two runs can work at the same time."
 )
 
@@ -141,7 +141,7 @@ def _of_folder(
         elif right in (WRITE, LIST) or WRITE not in found.refused:
             yield ok(f"{check}_{right}", f"allowed below {uri}")
     if CONDITIONS in found.refused:
-        yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_TODO)
+        yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_REMEDY)
     elif WRITE not in found.refused:
         yield ok(f"{check}_conditions", "the store supports conditional writes")
     if ORDER in found.refused:
